@@ -1,0 +1,17 @@
+#!/usr/bin/env node
+// `muster`: the commands and how they end. 0 done, 1 refused; `muster runner` has codes of its own.
+
+import { Command } from 'commander'
+import { CommandError } from './command.ts'
+
+const program = new Command('muster')
+  .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
+  .helpOption('-h, --help', 'show this help')
+
+try {
+  await program.parseAsync()
+} catch (error) {
+  if (!(error instanceof CommandError)) throw error
+  process.stderr.write(`muster: ${error.message}\n`)
+  process.exitCode = 1
+}

@@ -1,0 +1,149 @@
+// Every way of saying no: the closed set of codes, and the one switch that turns a refusal into a problem document.
+
+import { REASONS, type Reason } from './reasons.ts'
+import { type EpochSeconds, rfc3339, type Seconds, seconds } from './time.ts'
+
+export type RefusalCode =
+  | 'request_malformed'
+  | 'request_too_large'
+  | 'media_type_unsupported'
+  | 'csr_invalid'
+  | 'nonce_mismatch'
+  | 'attestation_invalid'
+  | 'renewal_window_passed'
+  | 'reattestation_required'
+  | 'banned'
+  | 'rate_limited'
+  | 'keys_unavailable'
+  | 'upstream_unavailable'
+  | 'not_configured'
+  | 'not_found'
+  | 'internal'
+
+/** Short texts about a request, for the operator's eyes. */
+export type Labels = Readonly<Record<string, string>>
+
+/** A "no", as a value. `reason` is the operator's; the caller sees what `problemOf` makes of it. */
+export interface Refusal {
+  readonly reason: Reason
+  /** What is wrong with the caller's request: told for the 4xx codes about form, never for a failed attestation. */
+  readonly detail?: string
+  readonly retryAfter?: Seconds
+  /** Only for an `aws-sts` region outside the allowlist. */
+  readonly acceptedRegions?: readonly string[]
+  /** What the caller said of itself and did not prove. */
+  readonly claimed?: Labels
+}
+
+export type Result<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly refusal: Refusal }
+
+export const ok = <T>(value: T): Result<T> => ({ ok: true, value })
+export const refuse = (reason: Reason, extra: Omit<Refusal, 'reason'> = {}): { ok: false; refusal: Refusal } => ({
+  ok: false,
+  refusal: { reason, ...extra },
+})
+
+/** RFC 9457 problem document. */
+export interface Problem {
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+  readonly code: RefusalCode
+  readonly requestId: string
+  readonly serverTime: string
+  readonly acceptedRegions?: readonly string[]
+}
+
+export interface ProblemAnswer {
+  readonly problem: Problem
+  /** Value of the `Retry-After` header, where there is one. */
+  readonly retryAfter: Seconds | null
+}
+
+/** One sentence, whatever failed: a prober learns nothing from it. */
+export const ATTESTATION_INVALID = 'the attestation was not accepted'
+export const RENEWAL_WINDOW_PASSED = 'presented cert expired beyond the renewal grace window'
+
+interface Telling {
+  readonly status: number
+  readonly title: string
+  readonly detail: string
+  readonly retryAfter?: Seconds
+}
+
+/** What the caller is told of a refusal. */
+export function problemOf(refusal: Refusal, requestId: string, now: EpochSeconds): ProblemAnswer {
+  const { code } = REASONS[refusal.reason]
+  const told = tell(code, refusal)
+  return {
+    problem: {
+      type: `urn:muster:${code}`,
+      title: told.title,
+      status: told.status,
+      detail: told.detail,
+      code,
+      requestId,
+      serverTime: rfc3339(now),
+      ...(refusal.acceptedRegions === undefined ? {} : { acceptedRegions: refusal.acceptedRegions }),
+    },
+    retryAfter: told.retryAfter === undefined ? null : (refusal.retryAfter ?? told.retryAfter),
+  }
+}
+
+function tell(code: RefusalCode, refusal: Refusal): Telling {
+  const { detail } = refusal
+  switch (code) {
+    case 'request_malformed':
+      return { status: 400, title: 'Request malformed', detail: detail ?? 'the request has the wrong shape' }
+    case 'request_too_large':
+      return { status: 413, title: 'Request too large', detail: detail ?? 'the request body is over the limit' }
+    case 'media_type_unsupported':
+      return { status: 415, title: 'Media type unsupported', detail: detail ?? 'send application/json' }
+    case 'csr_invalid':
+      return { status: 400, title: 'CSR invalid', detail: detail ?? 'the certificate request was not accepted' }
+    case 'nonce_mismatch':
+      return {
+        status: 400,
+        title: 'Nonce mismatch',
+        detail: detail ?? 'challengeNonce is not bound to the key of the CSR',
+      }
+    case 'attestation_invalid':
+      return { status: 401, title: 'Attestation invalid', detail: regionDetail(refusal) ?? ATTESTATION_INVALID }
+    case 'renewal_window_passed':
+      return { status: 401, title: 'Renewal window passed', detail: RENEWAL_WINDOW_PASSED }
+    case 'reattestation_required':
+      return {
+        status: 401,
+        title: 'Re-attestation required',
+        detail: 'the enrollment is older than it may get by renewal: enroll anew with platform evidence',
+      }
+    case 'banned':
+      return { status: 403, title: 'Banned', detail: 'this identity is banned' }
+    case 'rate_limited':
+      return { status: 429, title: 'Rate limited', detail: 'too many requests', retryAfter: seconds(60) }
+    case 'keys_unavailable':
+      return {
+        status: 503,
+        title: 'Keys unavailable',
+        detail: 'the key set of the cluster cannot be used at present',
+        retryAfter: seconds(10),
+      }
+    case 'upstream_unavailable':
+      return {
+        status: 503,
+        title: 'Upstream unavailable',
+        detail: detail ?? 'a service that decides about the request cannot be reached',
+        retryAfter: seconds(5),
+      }
+    case 'not_configured':
+      return { status: 503, title: 'Not configured', detail: detail ?? 'the control plane is not configured' }
+    case 'not_found':
+      return { status: 404, title: 'Not found', detail: detail ?? 'there is nothing at this address' }
+    case 'internal':
+      return { status: 500, title: 'Internal error', detail: 'a bug: quote the request id to the operator' }
+  }
+}
+
+const regionDetail = (refusal: Refusal): string | undefined =>
+  refusal.acceptedRegions && `region not accepted; accepted regions: ${refusal.acceptedRegions.join(', ')}`

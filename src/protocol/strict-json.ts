@@ -1,0 +1,66 @@
+// JSON as our routes take it: UTF-8, one value, bounded depth, no key twice. No I/O.
+
+import { JSON_DEPTH } from './limits.ts'
+
+export type Json = null | boolean | number | string | readonly Json[] | JsonObject
+export interface JsonObject {
+  readonly [name: string]: Json
+}
+
+export type JsonReading = { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly fault: string }
+
+/** Reads a JSON text from bytes; `fault` is a sentence for the caller and quotes nothing of the text but a key. */
+export function readJson(bytes: Uint8Array): JsonReading {
+  let text: string
+  let value: Json
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+    value = JSON.parse(text)
+  } catch {
+    return { ok: false, fault: 'the body is not JSON in UTF-8' }
+  }
+  const fault = structureFault(text)
+  return fault === null ? { ok: true, value } : { ok: false, fault }
+}
+
+/**
+ * The text is known to be JSON, so a walk over its tokens is enough. `JSON.parse` keeps the last of two equal
+ * keys; another reader may keep the first, and then two parties have seen two requests.
+ */
+function structureFault(text: string): string | null {
+  const keysOfOpen: (Set<string> | null)[] = []
+  let keyExpected = false
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i]
+    if (c === '"') {
+      const end = endOfString(text, i)
+      if (keyExpected) {
+        const key: string = JSON.parse(text.slice(i, end))
+        const keys = keysOfOpen.at(-1)
+        if (keys?.has(key)) return `the key ${JSON.stringify(key.slice(0, 40))} stands twice`
+        keys?.add(key)
+        keyExpected = false
+      }
+      i = end - 1
+    } else if (c === '{' || c === '[') {
+      if (keysOfOpen.length === JSON_DEPTH) return `the body is nested deeper than ${JSON_DEPTH}`
+      keysOfOpen.push(c === '{' ? new Set() : null)
+      keyExpected = c === '{'
+    } else if (c === '}' || c === ']') {
+      keysOfOpen.pop()
+      keyExpected = false
+    } else if (c === ',') {
+      keyExpected = keysOfOpen.at(-1) !== null
+    }
+  }
+  return null
+}
+
+function endOfString(text: string, start: number): number {
+  let i = start + 1
+  while (text[i] !== '"') i += text[i] === '\\' ? 2 : 1
+  return i + 1
+}
+
+export const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,0 +1,20 @@
+// The interface of a way in: evidence → verified claims, never an identity. One mode a file, listed in registry.ts.
+
+import type { Evidence, EvidenceFields } from '../../protocol/enroll.ts'
+import type { Result } from '../../protocol/refusals.ts'
+import type { EpochSeconds } from '../../protocol/time.ts'
+import type { Claims } from '../../trust/claims.ts'
+
+/** What an attestor may know of the request beside its own evidence. */
+export interface Appraisal {
+  readonly now: EpochSeconds
+  /** Proven to be bound to the key of the CSR before any attestor is asked. */
+  readonly challengeNonce: string
+}
+
+export interface Attestor<F extends EvidenceFields = EvidenceFields> {
+  /** The fields of the mode's evidence: all demanded, no other taken. */
+  readonly fields: F
+  /** Judges the content. A refusal is a value; what is thrown is a bug or an outage. */
+  appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Result<Claims>>
+}

@@ -1,0 +1,5 @@
+// The Worker: composition only.
+
+export default {
+  fetch: () => new Response('muster'),
+} satisfies ExportedHandler

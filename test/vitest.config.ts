@@ -1,0 +1,28 @@
+// Two projects: what runs in the Worker is tested in workerd, the runner and the CLI in Node.
+import { fileURLToPath } from 'node:url'
+import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin'
+import { defineConfig } from 'vitest/config'
+
+const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url))
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        root: path('..'),
+        plugins: [
+          cloudflareTest(async () => ({
+            main: path('../src/worker/index.ts'),
+            wrangler: { configPath: path('../wrangler.toml') },
+            miniflare: { bindings: { MIGRATIONS: await readD1Migrations(path('../migrations')) } },
+          })),
+        ],
+        test: { name: 'worker', include: ['test/worker/**/*.test.ts'], setupFiles: [path('worker/setup.ts')] },
+      },
+      {
+        root: path('..'),
+        test: { name: 'node', include: ['test/node/**/*.test.ts'], testTimeout: 30_000, hookTimeout: 60_000 },
+      },
+    ],
+  },
+})
