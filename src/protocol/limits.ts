@@ -22,6 +22,8 @@ export const CERTIFICATE_BYTES = 10 * 1024
 
 /** An outbound fetch (key set, STS). */
 export const FETCH_TIMEOUT = seconds(3)
+/** How far `x-amz-date` of a signed request may be from now; AWS itself allows 5 to 15 minutes. */
+export const AWS_DATE_LEEWAY = minutes(5)
 /** Clock difference allowed to any peer. */
 export const CLOCK_LEEWAY = seconds(60)
 /** A certificate may be renewed this long after its end, and `CLOCK_LEEWAY` more. */

@@ -152,9 +152,15 @@ export const REASONS = {
     code: 'attestation_invalid',
     advice: 'The Authorization header is not a SigV4 header signature for sts in this region.',
   },
+  aws_scope: {
+    code: 'attestation_invalid',
+    advice:
+      'The request was signed for another region, service or day than it names: sign for sts in AWS_REGION, with one clock.',
+  },
   aws_headers: {
     code: 'attestation_invalid',
-    advice: 'A header is duplicated, malformed, signed without need or missing from SignedHeaders.',
+    advice:
+      'The header named in the event stands twice, is malformed, may not be signed or is missing from SignedHeaders.',
   },
   aws_nonce: {
     code: 'attestation_invalid',

@@ -91,6 +91,9 @@ export function problemOf(refusal: Refusal, requestId: string, now: EpochSeconds
   }
 }
 
+/** The HTTP status that a refusal is told with. */
+export const statusOf = (refusal: Refusal): number => tell(REASONS[refusal.reason].code, refusal).status
+
 function tell(code: RefusalCode, refusal: Refusal): Telling {
   const { detail } = refusal
   switch (code) {

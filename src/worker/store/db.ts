@@ -1,0 +1,24 @@
+// The database as the queries see it: D1 in the Worker, the same SQL through another driver in the CLI.
+
+import { DrizzleQueryError, sql } from 'drizzle-orm'
+import type { BatchItem } from 'drizzle-orm/batch'
+import { drizzle } from 'drizzle-orm/d1'
+import type { BaseSQLiteDatabase } from 'drizzle-orm/sqlite-core'
+
+/** Enough for single statements; both drivers have it. */
+export type Database = BaseSQLiteDatabase<'async', unknown, Record<string, never>>
+
+/** D1 itself, whose batch is one transaction. */
+export type BatchDatabase = ReturnType<typeof openDatabase>
+
+export const openDatabase = (binding: D1Database) => drizzle(binding)
+
+export type Statement = BatchItem<'sqlite'>
+
+/** Whether an exception came from the database: an outage to the caller, not a bug. */
+export const isStorageOutage = (error: unknown): boolean => error instanceof DrizzleQueryError
+
+/** Throws where the database does not answer or was never migrated. */
+export async function pingDatabase(db: Database): Promise<void> {
+  await db.get(sql`SELECT 1 FROM enrollment LIMIT 1`)
+}

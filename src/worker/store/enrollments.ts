@@ -1,0 +1,132 @@
+// Table `enrollment`: the record that is made before a certificate is signed, and the fleet's row of a runner.
+
+import { and, desc, eq, gt, gte, isNull, sql } from 'drizzle-orm'
+import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import type { ProvenMode } from '../../protocol/modes.ts'
+import { type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
+import type { BatchDatabase, Database } from './db.ts'
+import { type TokenRow, token } from './tokens.ts'
+
+export const enrollment = sqliteTable('enrollment', {
+  id: text().primaryKey(),
+  mode: text().$type<ProvenMode>().notNull(),
+  source: text().notNull(),
+  tenant: text().notNull(),
+  identity: text().notNull(),
+  runnerId: text('runner_id'),
+  tokenId: text('token_id'),
+  instanceId: text('instance_id'),
+  enrolledAt: integer('enrolled_at').$type<EpochSeconds>().notNull(),
+  publicKeyHash: text('public_key_hash').notNull(),
+  serial: text().notNull(),
+  spiffeId: text('spiffe_id').notNull(),
+  notBefore: integer('not_before').$type<EpochSeconds>().notNull(),
+  notAfter: integer('not_after').$type<EpochSeconds>().notNull(),
+  issuer: text().notNull(),
+  seenAt: integer('seen_at').$type<EpochSeconds>().notNull(),
+  liveUntil: integer('live_until').$type<EpochSeconds>().notNull(),
+  connected: integer({ mode: 'boolean' }).notNull().default(false),
+  version: text(),
+  endedAt: integer('ended_at').$type<EpochSeconds>(),
+  endedReason: text('ended_reason'),
+})
+
+export type EnrollmentRow = typeof enrollment.$inferSelect
+
+/** What a reservation asks for; `seenAt`, `liveUntil` and the end follow from it. */
+export type Proposal = Pick<
+  EnrollmentRow,
+  | 'id'
+  | 'mode'
+  | 'source'
+  | 'tenant'
+  | 'identity'
+  | 'runnerId'
+  | 'tokenId'
+  | 'instanceId'
+  | 'enrolledAt'
+  | 'publicKeyHash'
+  | 'serial'
+  | 'spiffeId'
+  | 'notBefore'
+  | 'notAfter'
+  | 'issuer'
+>
+
+/** The row of a proposal, column by column in the order of the table, for an insert that depends on a condition. */
+const row = (p: Proposal) => sql`SELECT ${p.id}, ${p.mode}, ${p.source}, ${p.tenant}, ${p.identity}, ${p.runnerId},
+  ${p.tokenId}, ${p.instanceId}, ${p.enrolledAt}, ${p.publicKeyHash}, ${p.serial}, ${p.spiffeId}, ${p.notBefore},
+  ${p.notAfter}, ${p.issuer}, ${p.enrolledAt}, ${p.notAfter}, 0, NULL, NULL, NULL`
+
+/** What a single-use token came to: the enrollment that it made, now or before, and the token as it is. */
+export interface TokenReservation {
+  readonly token: TokenRow
+  readonly enrollment: EnrollmentRow | null
+}
+
+/**
+ * Consumes a bootstrap token for the proposal, in one transaction: one statement tests kind, unused, unrevoked and
+ * unexpired together, and the enrollment is recorded only where it changed the row. Null: no such token.
+ */
+export async function reserveWithBootstrapToken(
+  db: BatchDatabase,
+  tokenId: string,
+  proposal: Proposal,
+): Promise<TokenReservation | null> {
+  const usable = and(
+    eq(token.id, tokenId),
+    eq(token.kind, 'bootstrap'),
+    isNull(token.usedAt),
+    isNull(token.revokedAt),
+    gt(token.expiresAt, proposal.enrolledAt),
+  )
+  const [, , [consumed], [made]] = await db.batch([
+    db
+      .update(token)
+      .set({ usedAt: proposal.enrolledAt, usedBy: proposal.publicKeyHash, enrollmentId: proposal.id })
+      .where(usable),
+    db.insert(enrollment).select(sql`${row(proposal)} WHERE changes() > 0`),
+    db.select().from(token).where(eq(token.id, tokenId)),
+    db.select().from(enrollment).where(sql`${enrollment.id} = (SELECT enrollment_id FROM token WHERE id = ${tokenId})`),
+  ])
+  return consumed === undefined ? null : { token: consumed, enrollment: made ?? null }
+}
+
+/**
+ * Records the proposal, or gives the enrollment that the same identity made with the same key in the last
+ * 10 minutes. Where a runner token is the evidence, null: it is revoked or expired by now.
+ */
+export async function reserveWithEvidence(db: BatchDatabase, proposal: Proposal): Promise<EnrollmentRow | null> {
+  const earlier = and(
+    eq(enrollment.publicKeyHash, proposal.publicKeyHash),
+    eq(enrollment.mode, proposal.mode),
+    eq(enrollment.source, proposal.source),
+    eq(enrollment.tenant, proposal.tenant),
+    eq(enrollment.identity, proposal.identity),
+    sql`${enrollment.runnerId} IS ${proposal.runnerId}`,
+    gte(enrollment.enrolledAt, subtractSeconds(proposal.enrolledAt, SAME_KEY_RETRY)),
+    isNull(enrollment.endedAt),
+  )
+  const tokenLives =
+    proposal.tokenId === null
+      ? sql`1`
+      : sql`EXISTS (SELECT 1 FROM token WHERE id = ${proposal.tokenId} AND kind = 'runner' AND revoked_at IS NULL
+          AND (expires_at IS NULL OR expires_at > ${proposal.enrolledAt}))`
+  const [, rows] = await db.batch([
+    db
+      .insert(enrollment)
+      .select(sql`${row(proposal)} WHERE ${tokenLives} AND NOT EXISTS (SELECT 1 FROM enrollment WHERE ${earlier})`),
+    db.select().from(enrollment).where(and(earlier, tokenLives)).orderBy(desc(enrollment.enrolledAt)).limit(1),
+  ])
+  return rows[0] ?? null
+}
+
+export async function findEnrollment(db: Database, id: string): Promise<EnrollmentRow | null> {
+  return (await db.select().from(enrollment).where(eq(enrollment.id, id)).limit(1))[0] ?? null
+}
+
+/** A certificate that `muster ca issue` made: it is in the fleet from then on. */
+export const insertProvisioned = async (db: Database, proposal: Proposal): Promise<void> => {
+  await db.insert(enrollment).values({ ...proposal, seenAt: proposal.enrolledAt, liveUntil: proposal.notAfter })
+}

@@ -1,0 +1,58 @@
+// Table `token`: minted tokens, their hash and what became of them.
+
+import { and, desc, eq, isNull, sql } from 'drizzle-orm'
+import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import type { EpochSeconds } from '../../protocol/time.ts'
+import type { TokenKind } from '../../protocol/tokens.ts'
+import type { Database } from './db.ts'
+
+export const token = sqliteTable('token', {
+  hash: text().primaryKey(),
+  id: text().notNull(),
+  kind: text().$type<TokenKind>().notNull(),
+  tenant: text().notNull(),
+  runnerId: text('runner_id'),
+  note: text(),
+  createdAt: integer('created_at').$type<EpochSeconds>().notNull(),
+  expiresAt: integer('expires_at').$type<EpochSeconds>(),
+  revokedAt: integer('revoked_at').$type<EpochSeconds>(),
+  usedAt: integer('used_at').$type<EpochSeconds>(),
+  usedBy: text('used_by'),
+  enrollmentId: text('enrollment_id'),
+})
+
+export type TokenRow = typeof token.$inferSelect
+
+export const insertToken = async (db: Database, row: typeof token.$inferInsert): Promise<void> => {
+  await db.insert(token).values(row)
+}
+
+export async function findToken(db: Database, hash: string): Promise<TokenRow | null> {
+  return (await db.select().from(token).where(eq(token.hash, hash)).limit(1))[0] ?? null
+}
+
+/** Newest first. */
+export const listTokens = (db: Database, limit: number): Promise<TokenRow[]> =>
+  db.select().from(token).orderBy(desc(token.id)).limit(limit)
+
+/** The token as it is afterwards, or null where there is none of that id. Revoking twice keeps the first time. */
+export async function revokeToken(db: Database, id: string, now: EpochSeconds): Promise<TokenRow | null> {
+  await db
+    .update(token)
+    .set({ revokedAt: now })
+    .where(and(eq(token.id, id), isNull(token.revokedAt)))
+  return (await db.select().from(token).where(eq(token.id, id)).limit(1))[0] ?? null
+}
+
+/** Whether a token that could still be used holds a `/` in its runner ID: reserved for workloads of clusters. */
+export async function liveRunnerIdWithSlash(db: Database, now: EpochSeconds): Promise<string | null> {
+  const rows = await db
+    .select({ runnerId: token.runnerId })
+    .from(token)
+    .where(
+      sql`${token.kind} = 'runner' AND ${token.revokedAt} IS NULL AND instr(${token.runnerId}, '/') > 0
+        AND (${token.expiresAt} IS NULL OR ${token.expiresAt} > ${now})`,
+    )
+    .limit(1)
+  return rows[0]?.runnerId ?? null
+}
