@@ -1,0 +1,99 @@
+// `muster events` and `muster explain`: what was decided, why, and what to do about it.
+
+import { isReason, REASONS } from '../protocol/reasons.ts'
+import { rfc3339 } from '../protocol/time.ts'
+import { isUuidv7 } from '../protocol/uuid.ts'
+import type { EventRow } from '../worker/store/events.ts'
+import { CommandError, command, print, type SharedOptions } from './command.ts'
+
+interface EventsOptions extends SharedOptions {
+  readonly limit: string
+}
+
+const MOST_EVENTS = 1000
+
+export const eventsCommand = () =>
+  command('events', 'enrollments and refusals, newest first')
+    .option('--limit <n>', `how many, at most ${MOST_EVENTS}`, '50')
+    .addHelpText('after', '\nRenewals are logged but have no row here, and refusals are stored at a capped rate.')
+    .action((options: EventsOptions) => events(options))
+
+export const explainCommand = () =>
+  command('explain', 'why a request was refused, and what to do')
+    .argument('<requestId>', 'the requestId of the problem document, or the x-request-id of any answer')
+    .action((id: string, options: SharedOptions) => explain(id, options))
+
+async function events(options: EventsOptions): Promise<void> {
+  const limit = Number(options.limit)
+  if (!Number.isInteger(limit) || limit < 1 || limit > MOST_EVENTS) {
+    throw new CommandError(`--limit ${JSON.stringify(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
+  }
+  const { withDatabase } = await import('./database.ts')
+  const { listEvents } = await import('../worker/store/events.ts')
+  const rows = await withDatabase(options, (db) => listEvents(db, limit))
+  print(options, rows.map(shown), () => (rows.length === 0 ? 'nothing was decided yet' : rows.map(line).join('\n')))
+}
+
+async function explain(id: string, options: SharedOptions): Promise<void> {
+  if (!isUuidv7(id))
+    throw new CommandError(
+      `${JSON.stringify(id)} is not a request id: it looks like 0192f3c4-…, from requestId or x-request-id`,
+    )
+  const { withDatabase } = await import('./database.ts')
+  const { findEvent } = await import('../worker/store/events.ts')
+  const row = await withDatabase(options, (db) => findEvent(db, id))
+  if (row === null) {
+    throw new CommandError(
+      `no event has the request id ${id}: refusals are stored at a capped rate for 30 days; the log has every one`,
+    )
+  }
+  const found = shown(row)
+  print(options, found, () =>
+    [
+      `${found.time}  ${found.outcome}${found.reason === null ? '' : `: ${found.reason}`}`,
+      ...(found.advice === null ? [] : [found.advice]),
+      ...details(row).map(([name, value]) => `  ${name.padEnd(12)} ${value}`),
+    ].join('\n'),
+  )
+}
+
+const shown = ({ id, time, reason, ...row }: EventRow) => ({
+  requestId: id,
+  time: rfc3339(time),
+  ...row,
+  reason,
+  code: reason !== null && isReason(reason) ? REASONS[reason].code : null,
+  advice: reason !== null && isReason(reason) ? REASONS[reason].advice : null,
+})
+
+const line = (row: EventRow): string =>
+  [
+    rfc3339(row.time),
+    row.outcome.padEnd(8),
+    (row.reason ?? '').padEnd(18),
+    row.mode ?? '',
+    row.tenant ?? '',
+    row.runnerId ?? '',
+    row.id,
+  ]
+    .filter((part) => part !== '')
+    .join('  ')
+
+function details(row: EventRow): [string, string][] {
+  const { mode, tenant, source, identity, runnerId, enrollmentId, serial, spiffeId, instanceId, colo, detail } = row
+  const claimed = Object.entries(row.claimed ?? {}).map(([name, text]) => [`${name} (claimed)`, text])
+  const known = Object.entries({
+    mode,
+    tenant,
+    source,
+    identity,
+    runnerId,
+    enrollmentId,
+    serial,
+    spiffeId,
+    instanceId,
+    colo,
+    detail,
+  })
+  return [...known, ...claimed].filter((pair): pair is [string, string] => pair[1] !== null && pair[1] !== '')
+}

@@ -1,0 +1,158 @@
+// `muster token`: mint, list and revoke what runners enroll with.
+
+import { isLabel } from '../protocol/labels.ts'
+import { DEFAULT_TOKEN_TTL, MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
+import { addSeconds, type EpochSeconds, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../protocol/tokens.ts'
+import { uuidv7 } from '../protocol/uuid.ts'
+import { parseDuration } from '../trust/duration.ts'
+import type { TokenRow } from '../worker/store/tokens.ts'
+import { CommandError, command, print, type SharedOptions } from './command.ts'
+
+interface MintOptions extends SharedOptions {
+  readonly tenant?: string
+  readonly runnerId?: string
+  readonly ttl?: string
+  readonly note?: string
+}
+
+const LISTED = 1000
+
+export function tokenCommand() {
+  const token = command('token', 'mint, list and revoke what runners enroll with')
+  token.addCommand(
+    command('mint', 'mint a token; it is shown once and kept as a hash')
+      .option('--tenant <slug>', 'the tenant that its holder enrolls into')
+      .option('--runner-id <id>', 'mint the long-lived token of this one runner (default tenant: bootstrapTenant)')
+      .option(
+        '--ttl <duration>',
+        'how long it may be used: 1s and up, as 90s, 15m, 1h30m (default: 1h; none with --runner-id)',
+      )
+      .option('--note <text>', 'what it is for, shown in the list')
+      .addHelpText('after', MINT_HELP)
+      .action((options: MintOptions) => mint(options)),
+  )
+  token.addCommand(command('list', 'what was minted, newest first').action((options: SharedOptions) => list(options)))
+  token.addCommand(
+    command('revoke', 'end a token, and the enrollments that it made')
+      .argument('<id>', 'the id that `mint` and `list` show')
+      .action((id: string, options: SharedOptions) => revoke(id, options)),
+  )
+  return token
+}
+
+const MINT_HELP = `
+Examples:
+  muster token mint --tenant acme                     a single-use token for one runner, good for an hour
+  muster token mint --tenant acme --ttl 15m --note ci
+  muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps`
+
+async function mint(options: MintOptions): Promise<void> {
+  const { readTrust } = await import('./trust.ts')
+  const trust = readTrust(options.trust)
+  const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
+  const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)
+  if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')
+  if (!trust.tenants.includes(tenant)) {
+    throw new CommandError(
+      `--tenant ${JSON.stringify(tenant)} is not in ${options.trust}; there is ${trust.tenants.join(', ')}`,
+    )
+  }
+  const { runnerId = null, note = null } = options
+  if (runnerId !== null && !isMintableRunnerId(runnerId)) {
+    throw new CommandError(
+      `--runner-id ${JSON.stringify(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
+    )
+  }
+  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isLabel(note))) {
+    throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
+  }
+  const now = toEpochSeconds(systemClock())
+  const ttl = options.ttl === undefined ? (kind === 'runner' ? null : DEFAULT_TOKEN_TTL) : readTtl(options.ttl)
+  const expiresAt = ttl === null ? null : addSeconds(now, ttl)
+  const secret = mintToken(kind)
+  const id = uuidv7(systemClock())
+  const { withDatabase } = await import('./database.ts')
+  const { insertToken } = await import('../worker/store/tokens.ts')
+  const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
+  await withDatabase(options, (db) => insertToken(db, row))
+  const minted = { id, token: secret, tenant, runnerId, expiresAt: expiresAt === null ? null : rfc3339(expiresAt) }
+  print(options, minted, () => `${secret}\n\n${aboutMinted(minted)}`)
+}
+
+const aboutMinted = (minted: {
+  id: string
+  tenant: string
+  runnerId: string | null
+  expiresAt: string | null
+}): string =>
+  [
+    `id ${minted.id}, tenant ${minted.tenant}${minted.runnerId === null ? '' : `, runner ${minted.runnerId}`}`,
+    `${minted.runnerId === null ? 'single use' : 'for this runner alone'}, ${minted.expiresAt === null ? 'no expiry' : `until ${minted.expiresAt}`}; it is not shown again`,
+  ].join('\n')
+
+function readTtl(text: string): Seconds {
+  const ttl = parseDuration(text)
+  if (ttl === null || ttl < 1)
+    throw new CommandError(`--ttl ${JSON.stringify(text)} must be a duration of 1s and up, as 90s, 15m or 1h30m`)
+  return ttl
+}
+
+async function list(options: SharedOptions): Promise<void> {
+  const { withDatabase } = await import('./database.ts')
+  const { listTokens } = await import('../worker/store/tokens.ts')
+  const now = toEpochSeconds(systemClock())
+  const rows = await withDatabase(options, (db) => listTokens(db, LISTED))
+  const tokens = rows.map((row) => ({
+    id: row.id,
+    kind: row.kind,
+    tenant: row.tenant,
+    runnerId: row.runnerId,
+    state: stateOf(row, now),
+    createdAt: rfc3339(row.createdAt),
+    expiresAt: row.expiresAt === null ? null : rfc3339(row.expiresAt),
+    usedAt: row.usedAt === null ? null : rfc3339(row.usedAt),
+    revokedAt: row.revokedAt === null ? null : rfc3339(row.revokedAt),
+    enrollmentId: row.enrollmentId,
+    note: row.note,
+  }))
+  print(options, tokens, () =>
+    tokens.length === 0
+      ? 'no token was minted yet: muster token mint --tenant …'
+      : tokens
+          .map((t) =>
+            [
+              t.id,
+              t.kind.padEnd(9),
+              t.state.padEnd(7),
+              t.tenant,
+              t.runnerId ?? '',
+              t.expiresAt ?? 'no expiry',
+              t.note ?? '',
+            ]
+              .join('  ')
+              .trimEnd(),
+          )
+          .join('\n'),
+  )
+}
+
+export function stateOf(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' | 'expired' {
+  if (row.revokedAt !== null) return 'revoked'
+  if (row.usedAt !== null) return 'used'
+  return row.expiresAt !== null && row.expiresAt <= now ? 'expired' : 'live'
+}
+
+async function revoke(id: string, options: SharedOptions): Promise<void> {
+  const { withDatabase } = await import('./database.ts')
+  const { revokeToken } = await import('../worker/store/tokens.ts')
+  const row = await withDatabase(options, (db) => revokeToken(db, id, toEpochSeconds(systemClock())))
+  if (row === null || row.revokedAt === null)
+    throw new CommandError(`there is no token ${JSON.stringify(id)}: see muster token list`)
+  const revokedAt = rfc3339(row.revokedAt)
+  print(
+    options,
+    { id, revokedAt },
+    () => `revoked ${id}; enrollments that it made end at their next renewal or within a minute`,
+  )
+}

@@ -1,0 +1,88 @@
+// The composition: bindings, trust file and rooms put together. Used by both entry files; decides nothing.
+
+import { type Result, refuse } from '../protocol/refusals.ts'
+import { type Clock, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import type { CompiledTrust } from '../trust/compiled.ts'
+import { makeAttestors } from './attestors/registry.ts'
+import { type Authority, loadAuthority } from './ca/authority.ts'
+import { runCron } from './enrollment/cron.ts'
+import type { Door, Rate } from './enrollment/door.ts'
+import { type Env, missingBindings } from './env.ts'
+import { makeApp } from './http/app.ts'
+import { openDatabase } from './store/db.ts'
+import { findToken } from './store/tokens.ts'
+
+/** What only `muster dev` may do; the deployed entry file says no to all of it. */
+export interface Development {
+  /** Plain http, for loopback. */
+  readonly plainHttp: boolean
+  /** A CA that `muster dev` made. */
+  readonly developmentCa: boolean
+}
+
+export const DEPLOYED: Development = { plainHttp: false, developmentCa: false }
+
+export interface Composition {
+  readonly fetch: (request: Request, env: Env, context: ExecutionContext) => Promise<Response>
+  readonly scheduled: (event: ScheduledController, env: Env, context: ExecutionContext) => Promise<void>
+}
+
+export function compose(
+  trust: CompiledTrust,
+  development: Development = DEPLOYED,
+  clock: Clock = systemClock,
+): Composition {
+  // An isolate sees one environment; the door of it holds what is costly to make twice.
+  const doors = new WeakMap<Env, Door>()
+  const doorFor = (env: Env): Door => {
+    const made = doors.get(env) ?? makeDoor(env, trust, development, clock)
+    doors.set(env, made)
+    return made
+  }
+  const app = makeApp(doorFor, clock, development)
+  return {
+    fetch: async (request, env, context) => app.fetch(request, env, context),
+    scheduled: async (event, env) => runCron(doorFor(env), event.cron),
+  }
+}
+
+export function makeDoor(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Door {
+  const database = openDatabase(env.DB)
+  return {
+    clock,
+    trust,
+    attestors: makeAttestors({ findToken: (hash) => findToken(database, hash) }),
+    database,
+    authority: authorityOf(env, development, clock),
+    withinRate: async (rate, key) => (await limiterOf(env, rate)?.limit({ key }))?.success ?? true,
+  }
+}
+
+/** Loads the CA once an isolate. The value is kept, never the promise: another request must not wait on it. */
+function authorityOf(env: Env, development: Development, clock: Clock): () => Promise<Result<Authority>> {
+  let loaded: Result<Authority> | null = null
+  return async () => {
+    const missing = missingBindings(env)
+    if (missing.length > 0) return refuse('ca_not_configured', { detail: missing.join('; ') })
+    loaded ??= await loadAuthority({
+      caKey: env.CA_KEY,
+      caCert: env.CA_CERT,
+      caPrevious: env.CA_PREVIOUS,
+      caTrust: env.CA_TRUST,
+      allowDevelopment: development.developmentCa,
+      now: toEpochSeconds(clock()),
+    })
+    return loaded
+  }
+}
+
+function limiterOf(env: Env, rate: Rate): RateLimit | undefined {
+  switch (rate) {
+    case 'failures':
+      return env.FAILURES
+    case 'identities':
+      return env.IDENTITIES
+    case 'tenants':
+      return env.TENANTS
+  }
+}

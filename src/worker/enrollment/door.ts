@@ -1,0 +1,22 @@
+// What the steps of an enrollment work with: made once by the composition, the same for every request. Types only.
+
+import type { Result } from '../../protocol/refusals.ts'
+import type { Clock } from '../../protocol/time.ts'
+import type { CompiledTrust } from '../../trust/compiled.ts'
+import type { Attestors } from '../attestors/registry.ts'
+import type { Authority } from '../ca/authority.ts'
+import type { BatchDatabase } from '../store/db.ts'
+
+export interface Door {
+  readonly clock: Clock
+  readonly trust: CompiledTrust
+  readonly attestors: Attestors
+  readonly database: BatchDatabase
+  /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
+  readonly authority: () => Promise<Result<Authority>>
+  /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */
+  readonly withinRate: (rate: Rate, key: string) => Promise<boolean>
+}
+
+/** `failures` counts refusals by client address, the others requests that proved who they are. */
+export type Rate = 'failures' | 'identities' | 'tenants'

@@ -1,0 +1,97 @@
+// The way of an enrollment, in the order in which it happens:
+// bounds → shape → CSR and nonce → appraise → decide → reserve → issue → answer.
+
+import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidence } from '../../protocol/enroll.ts'
+import { nonceIsBoundTo } from '../../protocol/nonce.ts'
+import { ok, type Refusal, type Result, refuse, statusOf } from '../../protocol/refusals.ts'
+import type { Json } from '../../protocol/strict-json.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
+import { decide } from '../../trust/decide.ts'
+import { type CertificateRequest, readCsr } from '../ca/csr.ts'
+import { isStorageOutage } from '../store/db.ts'
+import { answerOf } from './answer.ts'
+import type { Door } from './door.ts'
+import { type Caller, type Facts, recordBug, recordGrant, recordRefusal } from './event.ts'
+import { rateKeyOf } from './rate-key.ts'
+import { reserve } from './reserve.ts'
+
+/** `body` is what the bounds let through: bytes, media type and scheme were judged before. */
+export async function enroll(door: Door, caller: Caller, body: Result<Json>): Promise<Result<EnrollAnswer>> {
+  const facts: Facts = {}
+  try {
+    const result = await steps(door, caller, body, facts)
+    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    recordGrant(door.database, caller, 'enrolled', facts)
+    return result
+  } catch (error) {
+    recordBug(caller, error)
+    return await refused(door, caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' }, facts)
+  }
+}
+
+async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Facts): Promise<Result<EnrollAnswer>> {
+  const now = toEpochSeconds(caller.at)
+  if (!body.ok) return body
+
+  const shaped = parseEnrollRequest(body.value)
+  if (!shaped.ok) return shaped
+  const request = shaped.value
+  facts.instanceId = request.instanceId
+  const { mode, fields } = request.attestation
+  const attestor = Object.hasOwn(door.attestors, mode) ? door.attestors[mode as keyof typeof door.attestors] : undefined
+  if (attestor === undefined) return refuse('mode_unknown', { detail: 'attestation.mode is none that this door takes' })
+  const evidence = parseEvidence(attestor.fields, fields)
+  if (!evidence.ok) return evidence
+  facts.mode = mode
+
+  const csr = await readBoundCsr(request)
+  if (!csr.ok) return csr
+
+  const authority = await door.authority()
+  if (!authority.ok) return authority
+
+  const claims = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
+  if (!claims.ok) return claims
+  facts.proven = true
+
+  const decision = decide(door.trust, claims.value)
+  if (!decision.ok) return decision
+  Object.assign(facts, decision.value)
+  const { tenant, identity } = decision.value
+  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant)))
+    return refuse('rate_limited')
+
+  const admission = {
+    now,
+    csr: csr.value,
+    claims: claims.value,
+    decision: decision.value,
+    instanceId: request.instanceId,
+  }
+  const reserved = await reserve(door, authority.value, admission)
+  if (!reserved.ok) return reserved
+  facts.enrollmentId = reserved.value.id
+  facts.serial = reserved.value.serial
+  facts.spiffeId = reserved.value.spiffeId
+
+  return ok(await answerOf(authority.value, reserved.value, csr.value, now))
+}
+
+/** The key is proven twice: the CSR is signed by it, and the nonce that the evidence is bound to names it. */
+async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promise<Result<CertificateRequest>> {
+  const csr = await readCsr(pem)
+  if (!csr.ok) return csr
+  if (csr.value.challenge !== challengeNonce)
+    return refuse('nonce_not_in_csr', { detail: 'the challengePassword of the CSR differs from challengeNonce' })
+  if (!(await nonceIsBoundTo(challengeNonce, csr.value.spki))) return refuse('nonce_not_bound')
+  return csr
+}
+
+/** Only failures count against an address, so one that is full of honest runners is never shut out. */
+async function refused(door: Door, caller: Caller, refusal: Refusal, facts: Facts): Promise<Result<never>> {
+  const theirs = statusOf(refusal) < 500
+  const within = !theirs || (await door.withinRate('failures', rateKeyOf(caller.address)))
+  const told: Refusal = within ? refusal : { reason: 'rate_limited' }
+  recordRefusal(door.database, caller, told, facts)
+  return { ok: false, refusal: told }
+}

@@ -1,0 +1,30 @@
+// Whether this door can serve: the CA pair loads, the database answers; and which trust file is live.
+
+import { toEpochSeconds } from '../../protocol/time.ts'
+import { pingDatabase } from '../store/db.ts'
+import { liveRunnerIdWithSlash } from '../store/tokens.ts'
+import type { Door } from './door.ts'
+
+export interface Readiness {
+  readonly ready: boolean
+  /** SHA-256 of the compiled trust file. */
+  readonly trust: string
+  /** One sentence for each thing that stands in the way. */
+  readonly faults: readonly string[]
+}
+
+export async function readiness(door: Door): Promise<Readiness> {
+  const faults: string[] = []
+  const authority = await door.authority()
+  if (!authority.ok) faults.push(authority.refusal.detail ?? 'the certificate authority is not configured')
+  try {
+    await pingDatabase(door.database)
+    const id =
+      door.trust.clusters.length > 0 ? await liveRunnerIdWithSlash(door.database, toEpochSeconds(door.clock())) : null
+    if (id !== null)
+      faults.push(`the runner token for ${id} is live: "/" is reserved while clusters are registered, revoke it`)
+  } catch {
+    faults.push('D1 does not answer or is not migrated')
+  }
+  return { ready: faults.length === 0, trust: door.trust.hash, faults }
+}

@@ -1,0 +1,70 @@
+// The reserve step: what will be signed is on record before it is signed, and a retry finds that record again.
+
+import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
+import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
+import { uuidv7 } from '../../protocol/uuid.ts'
+import type { Claims } from '../../trust/claims.ts'
+import type { Decision } from '../../trust/decide.ts'
+import type { Authority } from '../ca/authority.ts'
+import type { CertificateRequest } from '../ca/csr.ts'
+import { newSerial, validityOf } from '../ca/profile.ts'
+import {
+  type EnrollmentRow,
+  type Proposal,
+  reserveWithBootstrapToken,
+  reserveWithEvidence,
+  type TokenReservation,
+} from '../store/enrollments.ts'
+import type { Door } from './door.ts'
+
+export interface Admission {
+  readonly now: EpochSeconds
+  readonly csr: CertificateRequest
+  readonly claims: Claims
+  readonly decision: Decision
+  readonly instanceId: string | null
+}
+
+/** The enrollment that this caller has from now on: a new one, or its own of a moment ago. */
+export async function reserve(door: Door, authority: Authority, admission: Admission): Promise<Result<EnrollmentRow>> {
+  const validity = validityOf(authority, admission.now, door.trust.certificate.lifetime)
+  if (!validity.ok) return validity
+  const { decision, claims, now } = admission
+  const proposal: Proposal = {
+    id: uuidv7(toEpochMilliseconds(now)),
+    mode: decision.mode,
+    source: decision.source,
+    tenant: decision.tenant,
+    identity: decision.identity,
+    runnerId: decision.runnerId,
+    tokenId: 'tokenId' in claims ? claims.tokenId : null,
+    instanceId: admission.instanceId,
+    enrolledAt: now,
+    publicKeyHash: admission.csr.publicKeyHash,
+    serial: newSerial(),
+    spiffeId: formatSpiffeId({ trustDomain: door.trust.trustDomain, tenant: decision.tenant }),
+    ...validity.value,
+    issuer: authority.issuerKeyId,
+  }
+  if (claims.mode === 'bootstrap-token') {
+    return tokenOutcome(await reserveWithBootstrapToken(door.database, claims.tokenId, proposal), proposal)
+  }
+  const enrollment = await reserveWithEvidence(door.database, proposal)
+  return enrollment === null ? refuse('token_revoked') : ok(enrollment)
+}
+
+/** A consumed token still serves the key that consumed it, for 10 minutes: an answer can get lost on the way. */
+function tokenOutcome(reservation: TokenReservation | null, proposal: Proposal): Result<EnrollmentRow> {
+  if (reservation === null) return refuse('token_unknown')
+  const { token, enrollment } = reservation
+  const claimed = { token: token.id }
+  if (token.revokedAt !== null) return refuse('token_revoked', { claimed })
+  if (token.usedAt === null || enrollment === null) return refuse('token_expired', { claimed })
+  if (token.usedBy !== proposal.publicKeyHash) return refuse('token_used', { claimed })
+  if (token.usedAt < subtractSeconds(proposal.enrolledAt, SAME_KEY_RETRY))
+    return refuse('token_retry_over', { claimed })
+  if (enrollment.endedAt !== null) return refuse('enrollment_ended', { claimed })
+  return ok(enrollment)
+}

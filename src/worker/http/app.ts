@@ -1,0 +1,96 @@
+// The routes. A route bounds what comes in, hands it on and renders what comes back; it decides nothing.
+
+import { Hono } from 'hono'
+import { refuse } from '../../protocol/refusals.ts'
+import type { Clock } from '../../protocol/time.ts'
+import { uuidv7 } from '../../protocol/uuid.ts'
+import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
+import type { Door } from '../enrollment/door.ts'
+import { enroll } from '../enrollment/enroll.ts'
+import { type Caller, recordBug } from '../enrollment/event.ts'
+import { readiness } from '../enrollment/readiness.ts'
+import { isStorageOutage } from '../store/db.ts'
+import { readJsonBody } from './bounds.ts'
+import { renderJson, renderRefusal, renderText } from './render.ts'
+
+export interface AppOptions {
+  /** `muster dev` alone: plain http on loopback. */
+  readonly plainHttp: boolean
+}
+
+export interface Context {
+  readonly Variables: { readonly caller: Caller; readonly door: Door }
+}
+
+const DOCS = 'https://github.com/muster/muster#readme'
+
+/** `doorFor` gives the door of an environment; it is called once a request. */
+export function makeApp<E extends object>(
+  doorFor: (env: E) => Door,
+  clock: Clock,
+  options: AppOptions,
+): Hono<Context & { Bindings: E }> {
+  const app = new Hono<Context & { Bindings: E }>()
+
+  app.use(async (c, next) => {
+    c.set(
+      'caller',
+      callerOf(c.req.raw, clock, (work) => c.executionCtx.waitUntil(work)),
+    )
+    c.set('door', doorFor(c.env))
+    await next()
+  })
+
+  app.get('/', (c) =>
+    renderText(
+      c.var.caller,
+      'text/plain; charset=utf-8',
+      `Muster: the enrollment door and certificate authority of a fleet of runners.\nDocumentation: ${DOCS}\n`,
+    ),
+  )
+  app.get('/healthz', (c) => renderJson(c.var.caller, { status: 'ok' }))
+  app.get('/readyz', async (c) => {
+    const ready = await readiness(c.var.door)
+    return renderJson(c.var.caller, ready, ready.ready ? 200 : 503)
+  })
+
+  app.post('/api/enroll', async (c) => {
+    const { door, caller } = c.var
+    const plain = new URL(c.req.url).protocol === 'http:' && !options.plainHttp
+    const body = plain ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
+    const result = await enroll(door, caller, body)
+    return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.refusal)
+  })
+
+  app.get('/api/bundle', async (c) => {
+    const authority = await c.var.door.authority()
+    return authority.ok
+      ? renderJson(c.var.caller, spiffeBundle(authority.value))
+      : renderRefusal(c.var.caller, authority.refusal)
+  })
+  app.get('/api/bundle.pem', async (c) => {
+    const authority = await c.var.door.authority()
+    return authority.ok
+      ? renderText(c.var.caller, 'application/x-pem-file', trustBundlePem(authority.value))
+      : renderRefusal(c.var.caller, authority.refusal)
+  })
+
+  app.notFound((c) => renderRefusal(c.var.caller, { reason: 'route_unknown' }))
+  app.onError((error, c) => {
+    recordBug(c.var.caller, error)
+    return renderRefusal(c.var.caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' })
+  })
+  return app
+}
+
+function callerOf(request: Request, clock: Clock, later: Caller['later']): Caller {
+  const at = clock()
+  const colo = request.cf?.colo
+  return {
+    requestId: uuidv7(at),
+    at,
+    address: request.headers.get('cf-connecting-ip') ?? '',
+    colo: typeof colo === 'string' ? colo : null,
+    later,
+  }
+}

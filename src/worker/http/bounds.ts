@@ -1,0 +1,42 @@
+// Bounds on a request before anything of it is parsed: scheme, media type, bytes.
+
+import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Json, readJson } from '../../protocol/strict-json.ts'
+
+/** The JSON body of a POST, or why it was not read or not taken. */
+export async function readJsonBody(request: Request): Promise<Result<Json>> {
+  if (!isJson(request.headers.get('content-type'))) return refuse('content_type')
+  const bytes = await readBytes(request, ENROLL_BODY_BYTES)
+  if (!bytes.ok) return bytes
+  const reading = readJson(bytes.value)
+  return reading.ok ? ok(reading.value) : refuse('body_malformed', { detail: reading.fault })
+}
+
+/** Reads at most `limit` bytes and stops there: the length that a client announces proves nothing. */
+export async function readBytes(request: Request, limit: number): Promise<Result<Uint8Array>> {
+  const tooLarge = refuse('body_too_large', { detail: `the body is over ${limit} bytes` })
+  if (Number(request.headers.get('content-length') ?? 0) > limit) return tooLarge
+  if (request.body === null) return ok(new Uint8Array(0))
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of request.body) {
+    length += chunk.byteLength
+    if (length > limit) return tooLarge
+    chunks.push(chunk)
+  }
+  const whole = new Uint8Array(length)
+  let offset = 0
+  for (const chunk of chunks) {
+    whole.set(chunk, offset)
+    offset += chunk.byteLength
+  }
+  return ok(whole)
+}
+
+function isJson(contentType: string | null): boolean {
+  const [type, ...parameters] = (contentType ?? '').split(';').map((part) => part.trim().toLowerCase())
+  return (
+    type === 'application/json' && parameters.every((p) => p === '' || p === 'charset=utf-8' || p === 'charset="utf-8"')
+  )
+}

@@ -1,0 +1,30 @@
+// Answers as HTTP: JSON, PEM and problem documents, each with the request id.
+
+import { type ProblemAnswer, problemOf, type Refusal } from '../../protocol/refusals.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
+import type { Caller } from '../enrollment/event.ts'
+
+/** Nothing of ours may be kept by a cache or guessed to be of another type. */
+const headersOf = (caller: Caller): Record<string, string> => ({
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'x-request-id': caller.requestId,
+})
+
+export const renderJson = (caller: Caller, value: unknown, status = 200): Response =>
+  new Response(JSON.stringify(value), { status, headers: { ...headersOf(caller), 'content-type': 'application/json' } })
+
+export const renderText = (caller: Caller, type: string, text: string): Response =>
+  new Response(text, { headers: { ...headersOf(caller), 'content-type': type } })
+
+export function renderRefusal(caller: Caller, refusal: Refusal): Response {
+  const { problem, retryAfter }: ProblemAnswer = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
+  return new Response(JSON.stringify(problem), {
+    status: problem.status,
+    headers: {
+      ...headersOf(caller),
+      'content-type': 'application/problem+json',
+      ...(retryAfter === null ? {} : { 'retry-after': String(retryAfter) }),
+    },
+  })
+}
