@@ -258,6 +258,11 @@ export const REASONS = {
     advice:
       'A certificate outside the lineage was used: stolen, or a machine rolled back to a snapshot, a restored identity directory, two runners on one directory. Find out which; the enrollment has ended.',
   },
+  certificate_superseded: {
+    code: 'attestation_invalid',
+    advice:
+      'An old renewal request came again, after its certificate had been followed by another: nothing is wrong, unless it recurs.',
+  },
   standing_lost: {
     code: 'attestation_invalid',
     advice: 'The trust file no longer gives this identity the tenant of its certificate.',

@@ -1,0 +1,40 @@
+// Who is cut off by hand: the ban list and the one function that looks somebody up in it. Pure.
+
+/** What a ban can name, as `muster ban --<kind>` says it. */
+export const BAN_KINDS = ['enrollment', 'runner-id', 'identity', 'token', 'tenant'] as const
+export type BanKind = (typeof BAN_KINDS)[number]
+
+export interface Ban {
+  readonly kind: BanKind
+  readonly value: string
+}
+
+/** What operators cut off since. JSON all through: it goes along with calls to objects. */
+export interface BanList {
+  readonly bans: readonly Ban[]
+  /** Ids of tokens revoked of late; whoever enrolled with one is out. */
+  readonly revokedTokens: readonly string[]
+}
+
+export const NO_BANS: BanList = { bans: [], revokedTokens: [] }
+
+/** Whoever a ban may name. Null: has none, or not yet. */
+export interface BanSubject {
+  readonly enrollmentId: string | null
+  readonly runnerId: string | null
+  readonly identity: string
+  readonly tokenId: string | null
+  readonly tenant: string
+}
+
+/** The ban that names the subject, or null. Values are compared as they are: no patterns, no folding. */
+export function findBan({ bans }: BanList, subject: BanSubject): Ban | null {
+  const named: Record<BanKind, string | null> = {
+    enrollment: subject.enrollmentId,
+    'runner-id': subject.runnerId,
+    identity: subject.identity,
+    token: subject.tokenId,
+    tenant: subject.tenant,
+  }
+  return bans.find(({ kind, value }) => named[kind] === value) ?? null
+}
