@@ -1,0 +1,66 @@
+// `aws-sts`: AWS itself says who signed a GetCallerIdentity request. The request is built here; from the caller come
+// only the headers that AWS's signature covers (CVE-2020-16250 is what happens otherwise).
+
+import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
+import { type Result, refuse } from '../../protocol/refusals.ts'
+import { toMilliseconds } from '../../protocol/time.ts'
+import type { Attestor } from './attestor.ts'
+import { claimsOf } from './aws/arn.ts'
+import { appraiseHeaders, type SignedRequest } from './aws/sigv4-headers.ts'
+import { type CallerIdentity, readAnswer } from './aws/sts-answer.ts'
+
+export interface AwsSources {
+  /** The allowlist of the trust file: nothing else ever becomes part of an address. */
+  readonly regions: readonly string[]
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>
+  /** Whether this access key may have STS asked once more. */
+  readonly allowKey: (accessKeyId: string) => Promise<boolean>
+}
+
+const FIELDS = { region: 'string', headers: 'strings', body: 'string' } as const
+const BODY = 'Action=GetCallerIdentity&Version=2011-06-15'
+
+export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeof FIELDS> => ({
+  fields: FIELDS,
+  async appraise({ region, headers, body }, { now, challengeNonce }) {
+    if (!regions.includes(region)) return refuse('aws_region', { acceptedRegions: regions, claimed: { region } })
+    // No parser stands between what is checked and what AWS reads (CVE-2022-2385).
+    if (body !== BODY) return refuse('aws_body', { claimed: { region } })
+    const host = `sts.${region}.amazonaws.com`
+    const request = appraiseHeaders(headers, { region, host, bodyLength: BODY.length, nonce: challengeNonce, now })
+    if (!request.ok) return request
+    if (!(await allowKey(request.value.accessKeyId))) return refuse('rate_limited')
+    const identity = await askSts(fetch, host, request.value)
+    return identity.ok ? claimsOf(identity.value) : identity
+  },
+})
+
+/** One call, never repeated here: the runner retries, with a signature of its own choosing. */
+async function askSts(
+  fetch: AwsSources['fetch'],
+  host: string,
+  { authorization, signed }: SignedRequest,
+): Promise<Result<CallerIdentity>> {
+  // The runtime writes Host from the address and Content-Length from the body; both were held against these.
+  const forwarded = [...signed].filter(([name]) => name !== 'host' && name !== 'content-length')
+  const headers = new Headers([
+    ['content-type', 'application/x-www-form-urlencoded; charset=utf-8'],
+    ['accept', 'text/xml'],
+  ])
+  for (const [name, value] of forwarded) headers.set(name, value)
+  headers.set('authorization', authorization)
+  const init = {
+    method: 'POST',
+    headers,
+    // As bytes: to text the runtime would give a content type of its own.
+    body: new TextEncoder().encode(BODY),
+    redirect: 'manual',
+    signal: AbortSignal.timeout(toMilliseconds(FETCH_TIMEOUT)),
+  } satisfies RequestInit
+  try {
+    return await readAnswer(await fetch(`https://${host}/`, init))
+  } catch {
+    // Not reached, cut off or over its time; what is thrown here may quote the request.
+    return refuse('sts_unavailable')
+  }
+}

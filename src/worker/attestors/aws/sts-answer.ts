@@ -1,0 +1,118 @@
+// What STS answered: a caller identity, a refusal whose cause an operator can act on, or an outage.
+
+import { STS_BODY_BYTES } from '../../../protocol/limits.ts'
+import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
+import { everyCharacter } from '../../../protocol/spiffe-id.ts'
+import { readXml } from './strict-xml.ts'
+
+/** As STS says it; not yet held against each other. */
+export interface CallerIdentity {
+  readonly arn: string
+  readonly account: string
+  readonly userId: string
+}
+
+const NAMESPACE = 'https://sts.amazonaws.com/doc/2011-06-15/'
+
+/** Throws where the connection breaks while the body is read. */
+export async function readAnswer(response: Response): Promise<Result<CallerIdentity>> {
+  const { status } = response
+  const bytes = await readBounded(response, STS_BODY_BYTES)
+  if (bytes === null || status === 429 || (status >= 300 && status < 400) || status >= 500) {
+    return refuse('sts_unavailable', { claimed: { status: String(status) } })
+  }
+  if (status >= 400) return refuseError(status, new TextDecoder().decode(bytes))
+  const text = status === 200 && isXml(response) ? decodeUtf8(bytes) : null
+  return text === null ? refuse('sts_answer') : readIdentity(text)
+}
+
+function readIdentity(text: string): Result<CallerIdentity> {
+  const reading = readXml(text, 'GetCallerIdentityResponse', NAMESPACE)
+  if (!reading.ok) return refuse(reading.fault === 'truncated' ? 'sts_unavailable' : 'sts_answer')
+  const { children } = reading.root
+  const results = children.filter(({ name }) => name === 'GetCallerIdentityResult')
+  const others = children.filter(({ name }) => name !== 'GetCallerIdentityResult')
+  const [result] = results
+  if (result === undefined || results.length > 1) return refuse('sts_answer')
+  if (others.length > 1 || others.some(({ name }) => name !== 'ResponseMetadata')) return refuse('sts_answer')
+
+  const fields = new Map(result.children.map((field) => [field.name, field]))
+  const [arn, account, userId] = ['Arn', 'Account', 'UserId'].map((name) => fields.get(name))
+  if (arn === undefined || account === undefined || userId === undefined) return refuse('sts_answer')
+  // Three fields, all different, none with fields of its own: each stands once and nothing else does.
+  if (result.children.length !== 3 || result.children.some((field) => field.children.length > 0)) {
+    return refuse('sts_answer')
+  }
+  return ok({ arn: arn.text, account: account.text, userId: userId.text })
+}
+
+/**
+ * The error decides nothing but which advice the operator reads (and whether a retry helps), so it is found in
+ * whatever STS sent; only its code, a short token, goes into the event.
+ */
+function refuseError(status: number, text: string): Result<never> {
+  const code = between(text, '<Code>', '</Code>')
+  const claimed = { status: String(status), stsError: isCode(code) ? code : 'none' }
+  switch (code) {
+    case 'ExpiredToken':
+    case 'ExpiredTokenException':
+      return refuse('sts_expired', { claimed })
+    case 'RequestExpired':
+      return refuse('sts_clock', { claimed })
+    case 'SignatureDoesNotMatch': {
+      // STS has one code for three causes.
+      const message = between(text, '<Message>', '</Message>')
+      if (message.startsWith('Signature expired') || message.startsWith('Signature not yet current')) {
+        return refuse('sts_clock', { claimed })
+      }
+      return refuse(message.startsWith('Credential should be scoped') ? 'aws_scope' : 'sts_signature', { claimed })
+    }
+    case 'InvalidClientTokenId':
+    case 'UnrecognizedClientException':
+      return refuse('sts_key_unknown', { claimed })
+    case 'Throttling':
+    case 'ThrottlingException':
+    case 'RequestLimitExceeded':
+      return refuse('sts_unavailable', { claimed })
+    default:
+      return refuse('sts_refused', { claimed })
+  }
+}
+
+function between(text: string, before: string, after: string): string {
+  const start = text.indexOf(before) + before.length
+  const end = text.indexOf(after, start)
+  return start < before.length || end === -1 ? '' : text.slice(start, end)
+}
+
+const isCode = (text: string): boolean =>
+  text !== '' &&
+  text.length <= 64 &&
+  everyCharacter(text, (c) => (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c === '.')
+
+/** XML or not said: a document that says it is JSON or HTML is not read as XML. */
+function isXml(response: Response): boolean {
+  const [type = ''] = (response.headers.get('content-type') ?? 'text/xml').split(';', 1)
+  return ['text/xml', 'application/xml'].includes(type.trim().toLowerCase())
+}
+
+function decodeUtf8(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return null
+  }
+}
+
+/** The body, or null where it has more than `limit` bytes; what is over the limit is not received. */
+async function readBounded(response: Response, limit: number): Promise<Uint8Array | null> {
+  const whole = new Uint8Array(limit)
+  let length = 0
+  // Leaving the loop early cancels the stream.
+  for await (const chunk of response.body ?? []) {
+    if (length + chunk.byteLength > limit) return null
+    whole.set(chunk, length)
+    length += chunk.byteLength
+  }
+  return whole.subarray(0, length)
+}
