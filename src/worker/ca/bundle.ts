@@ -1,0 +1,70 @@
+// Our trust bundle as others read it: PEM, and the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
+
+import { encodeBase64url } from '../../protocol/base64url.ts'
+import type { Authority } from './authority.ts'
+import { oidOf, parseDer } from './der.ts'
+import type { Certificate } from './inspect.ts'
+import { OID } from './oids.ts'
+import { encodeBase64, encodePem } from './pem.ts'
+
+/** How often to ask again, in seconds: a new root is in the bundle for days before it signs. */
+const REFRESH_HINT = 300
+/** More roots than a bundle can have. */
+const ROOTS = 64
+
+export interface SpiffeBundle {
+  readonly keys: readonly BundleKey[]
+  readonly spiffe_sequence: number
+  readonly spiffe_refresh_hint: number
+}
+
+export interface BundleKey {
+  readonly use: 'x509-svid'
+  readonly kty: string
+  /** One certificate, base64 DER. */
+  readonly x5c: readonly [string]
+  readonly crv?: string
+  readonly x?: string
+  readonly y?: string
+  readonly n?: string
+  readonly e?: string
+}
+
+export const chainPem = ({ intermediates }: Authority): string => pemOf(intermediates)
+
+export const trustBundlePem = ({ roots }: Authority): string => pemOf(roots)
+
+const pemOf = (certificates: readonly Certificate[]): string =>
+  certificates.map(({ der }) => encodePem('CERTIFICATE', der)).join('')
+
+export const spiffeBundle = ({ roots }: Authority): SpiffeBundle => ({
+  keys: roots.map((root) => ({ use: 'x509-svid', ...publicJwk(root), x5c: [encodeBase64(root.der)] })),
+  spiffe_sequence: sequenceOf(roots),
+  spiffe_refresh_hint: REFRESH_HINT,
+})
+
+/**
+ * A number that grows with every step of a rotation, from the certificates alone: a new root is the newest of all,
+ * and one root fewer counts one more.
+ */
+const sequenceOf = (roots: readonly Certificate[]): number =>
+  Math.max(...roots.map(({ notBefore }) => notBefore)) * ROOTS + ROOTS - roots.length
+
+const CURVES: Readonly<Record<string, string>> = { [OID.p256]: 'P-256', [OID.p384]: 'P-384', [OID.p521]: 'P-521' }
+
+function publicJwk({ spki, publicKey }: Certificate): Omit<BundleKey, 'use' | 'x5c'> {
+  const curve = CURVES[oidOf(parseDer(spki)?.children[0]?.children[1]) ?? '']
+  if (curve !== undefined) {
+    const size = (publicKey.length - 1) / 2
+    return {
+      kty: 'EC',
+      crv: curve,
+      x: encodeBase64url(publicKey.subarray(1, 1 + size)),
+      y: encodeBase64url(publicKey.subarray(1 + size)),
+    }
+  }
+  const [n, e] = (parseDer(publicKey)?.children ?? []).map(({ contents }) =>
+    encodeBase64url(contents[0] === 0 ? contents.subarray(1) : contents),
+  )
+  return n === undefined || e === undefined ? { kty: 'RSA' } : { kty: 'RSA', n, e }
+}

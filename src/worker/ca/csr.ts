@@ -1,0 +1,121 @@
+// PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
+// Nothing else is taken from a request: names, extensions and usages in it are read past.
+
+import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from './der.ts'
+import { signatureToRaw } from './ecdsa.ts'
+import { OID } from './oids.ts'
+import { isPemFault, parsePem } from './pem.ts'
+import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
+import { textOf } from './text.ts'
+
+export interface CertificateRequest {
+  /** SubjectPublicKeyInfo, 91 octets, byte for byte as in the request. */
+  readonly spki: Bytes
+  /** The uncompressed point, 65 octets. */
+  readonly point: Bytes
+  /** SHA-256 of `spki`, in hexadecimal. */
+  readonly publicKeyHash: string
+  /** The one value of `challengePassword`. */
+  readonly challenge: string
+}
+
+/** DER of a request with a 64-character challenge is under 300 octets; names and extensions make it longer. */
+const CSR_BYTES = 16 * 1024
+/** RFC 2985 §5.4.1: ub-pkcs9-challengePassword-length. */
+const CHALLENGE_CHARACTERS = 255
+const LABELS = ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST']
+
+/** Reads a request in PEM; `csr_invalid` with a detail that quotes nothing of it. */
+export async function readCsr(pem: string): Promise<Result<CertificateRequest>> {
+  if (pem.length > CSR_BYTES * 2) return invalid('the request is too long')
+  const blocks = parsePem(pem, 1)
+  if (isPemFault(blocks)) return invalid(blocks.fault)
+  const [block] = blocks
+  if (block === undefined || !LABELS.includes(block.label)) return invalid('the PEM block is not a CERTIFICATE REQUEST')
+  if (block.bytes.length > CSR_BYTES) return invalid('the request is too long')
+
+  const request = parseDer(block.bytes)
+  if (request === null) return invalid('not DER')
+  const [info, algorithm, signatureBits] = request.children
+  const signature = bitsOf(signatureBits)
+  if (!isSequence(request, 3) || !isSequence(info, 4) || !isSequence(algorithm) || signature === null) {
+    return invalid('not a PKCS#10 request with attributes')
+  }
+  const [version, subject, publicKey, attributes] = info.children
+  if (smallIntegerOf(version) !== 0) return invalid('the version is not 0')
+  if (!isSequence(subject) || !isSequence(publicKey) || attributes?.tag !== 0xa0) {
+    return invalid('not a PKCS#10 request with attributes')
+  }
+
+  const point = p256PointOf(publicKey.bytes)
+  if (point === null) return invalid('the key is not EC P-256 with a named curve and an uncompressed point')
+  const challenge = readAttributes(attributes.children)
+  if (typeof challenge !== 'string') return invalid(challenge.fault)
+
+  // RFC 5758 §3.2: the parameters are absent.
+  if (oidOf(algorithm.children[0]) !== OID.ecdsaSha256 || algorithm.children.length !== 1) {
+    return invalid('the request is not signed with ecdsa-with-SHA256 without parameters')
+  }
+  const raw = signatureToRaw(signature, 32)
+  if (raw === null) return invalid('the signature is not a DER ECDSA signature')
+  const key = await importP256(point)
+  if (key === null) return invalid('the public key is not a point of the curve')
+  if (!(await verifyP256(key, raw, info.bytes))) return invalid('the request is not signed by its own key')
+
+  const spki = publicKey.bytes.slice()
+  const publicKeyHash = hex(new Uint8Array(await crypto.subtle.digest('SHA-256', spki)))
+  return ok({ spki, point: point.slice(), publicKeyHash, challenge })
+}
+
+const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${detail}` })
+
+const isSequence = (element: Element | undefined, length?: number): element is Element =>
+  element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
+
+interface Fault {
+  readonly fault: string
+}
+const fault = (fault: string): Fault => ({ fault })
+
+/** The one value of the one challengePassword; every other attribute is held to its shape and dropped. */
+function readAttributes(attributes: readonly Element[]): string | Fault {
+  let challenge: string | null = null
+  for (const attribute of attributes) {
+    const [type, values] = attribute.children
+    const oid = oidOf(type)
+    if (!isSequence(attribute, 2) || oid === null || values?.tag !== TAG.set) return fault('an attribute is malformed')
+    if (values.children.length === 0) return fault('an attribute is empty')
+    if (oid === OID.extensionRequest && !areExtensions(values.children)) {
+      return fault('the extension request is malformed or holds an empty extension')
+    }
+    if (oid !== OID.challengePassword) continue
+    if (challenge !== null || values.children.length !== 1) return fault('more than one challengePassword')
+    challenge = textOf(values.children[0])
+    if (challenge === null || challenge.length === 0 || challenge.length > CHALLENGE_CHARACTERS)
+      return fault('challengePassword is not a string of 1 to 255 characters')
+  }
+  return challenge ?? fault('no challengePassword')
+}
+
+/** May be an empty SEQUENCE: CA:FALSE is written so (RFC 5280 §4.2.1.9), and OpenSSL requests an AKI so. */
+const MAY_BE_EMPTY: readonly (string | null)[] = [OID.basicConstraints, OID.authorityKeyIdentifier]
+
+/** Whether an extensionRequest has its shape: an empty list inside has crashed issuers (CVE-2026-40097). */
+function areExtensions(values: readonly Element[]): boolean {
+  const [extensions] = values
+  if (values.length !== 1 || !isSequence(extensions) || extensions.children.length === 0) return false
+  return extensions.children.every((extension) => {
+    const [type, ...rest] = extension.children
+    const oid = oidOf(type)
+    const value = rest.at(-1)
+    if (!isSequence(extension) || oid === null || value?.tag !== TAG.octetString) return false
+    if (rest.length > 2 || (rest.length === 2 && rest[0]?.tag !== TAG.boolean)) return false
+    const inner = parseDer(value.contents)
+    return inner !== null && (!isEmpty(inner) || MAY_BE_EMPTY.includes(oid))
+  })
+}
+
+const isEmpty = ({ tag, contents, children }: Element): boolean =>
+  (tag & 0x20) !== 0 ? children.length === 0 : tag === TAG.bitString ? contents.length === 1 : false

@@ -1,0 +1,88 @@
+// Certificates that runners present, in a renewal or a connection: proven one level under the CA, and their windows.
+
+import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
+import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
+import type { Authority } from './authority.ts'
+import { readCertificate, sameBytes } from './inspect.ts'
+import { isPemFault, parsePem } from './pem.ts'
+import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
+import { type Subject, subjectOf } from './subject.ts'
+
+export interface Presented extends Subject {
+  /** Hexadecimal. */
+  readonly serial: string
+  readonly spki: Bytes
+  /** SHA-256 of `spki`, in hexadecimal. */
+  readonly publicKeyHash: string
+  readonly notBefore: EpochSeconds
+  readonly notAfter: EpochSeconds
+  /** End of the issuing certificate, which no grace extends. */
+  readonly issuerNotAfter: EpochSeconds
+  /** Whether `signature` (r ‖ s) over `signed` is by this certificate's key. */
+  readonly signed: (signature: Bytes, signed: Bytes) => Promise<boolean>
+}
+
+/**
+ * Proves a presented leaf: signed by the key of an accepted issuing certificate, of an accepted trust domain, for the
+ * use of a runner. Who it names is true then; whether it is in time is asked of the windows below.
+ */
+export async function verifyPresented(
+  authority: Authority,
+  trustDomains: readonly string[],
+  der: Bytes,
+): Promise<Result<Presented>> {
+  const certificate = readCertificate(der)
+  const subject = certificate && subjectOf(certificate)
+  const point = certificate && p256PointOf(certificate.spki)
+  if (certificate === null || subject === null || point === null) return refuse('certificate_invalid')
+  if (!trustDomains.includes(subject.trustDomain)) return refuse('certificate_invalid')
+
+  // Names pick the candidates; the key alone decides (a CA of anyone's can copy name, serial and key identifier).
+  for (const issuer of authority.accepted) {
+    if (!sameBytes(certificate.issuer, issuer.certificate.subject)) continue
+    if (!(await issuer.verifier.verify(certificate))) continue
+    const key = await importP256(point)
+    if (key === null) return refuse('certificate_invalid')
+    return ok({
+      ...subject,
+      serial: hex(certificate.serial),
+      spki: certificate.spki,
+      publicKeyHash: hex(new Uint8Array(await crypto.subtle.digest('SHA-256', certificate.spki))),
+      notBefore: certificate.notBefore,
+      notAfter: certificate.notAfter,
+      issuerNotAfter: issuer.certificate.notAfter,
+      signed: (signature, signed) => verifyP256(key, signature, signed),
+    })
+  }
+  return refuse('certificate_invalid')
+}
+
+/** As many blocks as a chain may honestly have; what follows the leaf is ignored. */
+const MAX_BLOCKS = 5
+
+/** The leaf of a PEM text: its first block. Null where the text is no list of certificates. */
+export function presentedDer(pem: string): Bytes | null {
+  if (pem.length > CERTIFICATE_BYTES * MAX_BLOCKS) return null
+  const blocks = parsePem(pem, MAX_BLOCKS)
+  if (isPemFault(blocks) || blocks.some(({ label }) => label !== 'CERTIFICATE')) return null
+  return blocks[0]?.bytes ?? null
+}
+
+type Times = Pick<Presented, 'notBefore' | 'notAfter' | 'issuerNotAfter'>
+
+/** Why a proven certificate may not be renewed now; null where it may: through notAfter + 300 s grace + 60 s skew. */
+export function renewalRefusal(times: Times, now: EpochSeconds): Refusal | null {
+  if (isTooEarly(times, now) || now > times.issuerNotAfter) return { reason: 'certificate_invalid' }
+  const end = addSeconds(addSeconds(times.notAfter, RENEWAL_GRACE), CLOCK_LEEWAY)
+  return now > end ? { reason: 'renewal_window' } : null
+}
+
+/** Why a proven certificate may not open a connection now; null where it may: through notAfter, with no grace. */
+export function connectionRefusal(times: Times, now: EpochSeconds): Refusal | null {
+  const current = !isTooEarly(times, now) && now <= times.notAfter && now <= times.issuerNotAfter
+  return current ? null : { reason: 'certificate_expired' }
+}
+
+const isTooEarly = ({ notBefore }: Times, now: EpochSeconds): boolean => now < subtractSeconds(notBefore, CLOCK_LEEWAY)

@@ -1,0 +1,115 @@
+// What a leaf of ours says: the grant that the CA believes, and the bounds of each of its parts. Pure.
+
+import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
+import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { everyCharacter, isLowerOrDigit, parseSpiffeId } from '../../protocol/spiffe-id.ts'
+import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtractSeconds } from '../../protocol/time.ts'
+import { isUuidv7 } from '../../protocol/uuid.ts'
+
+/** Everything that the CA may believe, decided before it is asked. */
+export interface Grant {
+  /** 16 octets in hexadecimal, `newSerial()`. */
+  readonly serial: string
+  readonly enrollmentId: string
+  /** SubjectPublicKeyInfo of a P-256 key, 91 octets. */
+  readonly spki: Bytes
+  readonly tenant: string
+  /** `<mode>:<source>`, `formatOrganizationalUnit`. */
+  readonly organizationalUnit: string
+  readonly spiffeId: string
+  readonly notBefore: EpochSeconds
+  readonly notAfter: EpochSeconds
+}
+
+export const SERIAL_BYTES = 16
+
+/** A random serial whose first octet is 0x40 to 0x7f: positive, never zero and minimal in DER; 126 random bits. */
+export function newSerial(): string {
+  const serial = crypto.getRandomValues(new Uint8Array(SERIAL_BYTES))
+  serial[0] = 0x40 | ((serial[0] as number) & 0x3f)
+  return hex(serial)
+}
+
+/** The octets of a serial that `newSerial` could have made, or null. */
+export function serialBytes(serial: string): Bytes | null {
+  if (serial.length !== SERIAL_BYTES * 2 || !everyCharacter(serial, (c) => '0123456789abcdef'.includes(c))) return null
+  const bytes = Uint8Array.from({ length: SERIAL_BYTES }, (_, i) => Number.parseInt(serial.slice(i * 2, i * 2 + 2), 16))
+  const [first = 0] = bytes
+  return first >= 0x40 && first <= 0x7f ? bytes : null
+}
+
+/** How its holder was proven: the mode, and the AWS account or cluster name (empty where the mode has none). */
+export interface Origin {
+  readonly mode: ProvenMode
+  readonly source: string
+}
+
+export const formatOrganizationalUnit = ({ mode, source }: Origin): string => `${mode}:${source}`
+
+/** The parts of an organizational unit, or null where it is none of ours. */
+export function parseOrganizationalUnit(text: string): Origin | null {
+  const colon = text.indexOf(':')
+  const mode = [...CONFIGURABLE_MODES, 'provisioned' as const].find((mode) => mode === text.slice(0, colon))
+  const source = text.slice(colon + 1)
+  return colon > 0 && mode !== undefined && isSource(mode, source) ? { mode, source } : null
+}
+
+function isSource(mode: ProvenMode, source: string): boolean {
+  switch (mode) {
+    case 'bootstrap-token':
+    case 'runner-token':
+    case 'provisioned':
+      return source === ''
+    case 'aws-sts':
+      return source.length === 12 && everyCharacter(source, (c) => c >= '0' && c <= '9')
+    case 'gke-oidc':
+    case 'eks-oidc':
+    case 'kubernetes':
+      return source.length >= 1 && source.length <= 40 && everyCharacter(source, (c) => isLowerOrDigit(c) || c === '-')
+  }
+}
+
+/** RFC 9608: a certificate that lives this short from when it is issued says that it has no revocation. */
+export const saysNoRevAvail = ({ notBefore, notAfter }: Validity): boolean =>
+  between(addSeconds(notBefore, NOT_BEFORE_BACKDATE), notAfter) <= NO_REVOCATION_LIFETIME
+
+/** Whether a grant keeps to the profile. One that doesn't is a bug of whoever decided it. */
+export function isGrant(grant: Grant): boolean {
+  const id = parseSpiffeId(grant.spiffeId)
+  return (
+    serialBytes(grant.serial) !== null &&
+    isUuidv7(grant.enrollmentId) &&
+    id?.tenant === grant.tenant &&
+    parseOrganizationalUnit(grant.organizationalUnit) !== null &&
+    Number.isInteger(grant.notBefore) &&
+    Number.isInteger(grant.notAfter) &&
+    grant.notBefore < grant.notAfter
+  )
+}
+
+export interface Validity {
+  readonly notBefore: EpochSeconds
+  readonly notAfter: EpochSeconds
+}
+
+/**
+ * Times of a certificate issued now: from 60 s ago to `lifetime` from now, never past those of CA_CERT. With less than
+ * one lifetime left there, or none yet, the refusal is `ca_not_configured`.
+ */
+export function validityOf(
+  { validity }: { readonly validity: Validity },
+  now: EpochSeconds,
+  lifetime: Seconds,
+): Result<Validity> {
+  const notAfter = addSeconds(now, lifetime)
+  if (now < validity.notBefore) {
+    return refuse('ca_not_configured', { detail: `CA_CERT is not valid before ${rfc3339(validity.notBefore)}` })
+  }
+  if (notAfter > validity.notAfter) {
+    const left = `ends ${rfc3339(validity.notAfter)}, less than one certificate lifetime (${lifetime} s) from now`
+    return refuse('ca_not_configured', { detail: `CA_CERT ${left}` })
+  }
+  return ok({ notBefore: subtractSeconds(now, NOT_BEFORE_BACKDATE), notAfter })
+}

@@ -1,0 +1,42 @@
+// What a leaf says of its holder, read from a certificate and held together: subject, SPIFFE ID, usages. Pure.
+
+import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
+import { isUuidv7 } from '../../protocol/uuid.ts'
+import { KEY_USAGE, URI_NAME } from './extensions.ts'
+import type { Certificate } from './inspect.ts'
+import { OID } from './oids.ts'
+import { type Origin, parseOrganizationalUnit } from './profile.ts'
+
+export interface Subject extends Origin {
+  readonly tenant: string
+  readonly organizationalUnit: string
+  readonly enrollmentId: string
+  readonly spiffeId: string
+  readonly trustDomain: string
+}
+
+/** Who a leaf of ours names, or null where it keeps not to the profile or to the rules of X509-SVID. */
+export function subjectOf(certificate: Certificate): Subject | null {
+  const { subjectAttributes, extensions } = certificate
+  const { basicConstraints, keyUsage, extendedKeyUsage, subjectAltName, unknownCritical } = extensions
+  if (unknownCritical || basicConstraints === null || basicConstraints.ca) return null
+  // X509-SVID §4.3: a leaf signs data, never certificates.
+  if (keyUsage === null || (keyUsage & KEY_USAGE.digitalSignature) === 0) return null
+  if ((keyUsage & (KEY_USAGE.keyCertSign | KEY_USAGE.cRLSign)) !== 0) return null
+  if (!extendedKeyUsage?.includes(OID.clientAuth)) return null
+
+  // X509-SVID §2: exactly one URI; ours have no other name beside it.
+  const [uri, ...others] = subjectAltName ?? []
+  if (uri?.tag !== URI_NAME || others.length > 0) return null
+  const spiffeId = String.fromCharCode(...uri.contents)
+  const id = parseSpiffeId(spiffeId)
+  if (id === null) return null
+
+  const attribute = (type: string) => subjectAttributes.find((attribute) => attribute.type === type)?.text ?? null
+  const organizationalUnit = attribute(OID.organizationalUnit)
+  const enrollmentId = attribute(OID.commonName)
+  const origin = organizationalUnit === null ? null : parseOrganizationalUnit(organizationalUnit)
+  if (subjectAttributes.length !== 3 || attribute(OID.organization) !== id.tenant) return null
+  if (organizationalUnit === null || origin === null || enrollmentId === null || !isUuidv7(enrollmentId)) return null
+  return { ...origin, ...id, spiffeId, organizationalUnit, enrollmentId }
+}
