@@ -7,6 +7,7 @@ const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.u
 
 export default defineConfig({
   test: {
+    silent: 'passed-only',
     projects: [
       {
         root: path('..'),

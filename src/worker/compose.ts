@@ -1,7 +1,7 @@
 // The composition: bindings, trust file and rooms put together. Used by both entry files; decides nothing.
 
 import { type Result, refuse } from '../protocol/refusals.ts'
-import { type Clock, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
 import { type Authority, loadAuthority } from './ca/authority.ts'
@@ -53,13 +53,13 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     trust,
     attestors: makeAttestors({ findToken: (hash) => findToken(database, hash) }),
     database,
-    authority: authorityOf(env, development, clock),
+    authority: authorityOf(env, development),
     withinRate: async (rate, key) => (await limiterOf(env, rate)?.limit({ key }))?.success ?? true,
   }
 }
 
 /** Loads the CA once an isolate. The value is kept, never the promise: another request must not wait on it. */
-function authorityOf(env: Env, development: Development, clock: Clock): () => Promise<Result<Authority>> {
+function authorityOf(env: Env, development: Development): () => Promise<Result<Authority>> {
   let loaded: Result<Authority> | null = null
   return async () => {
     const missing = missingBindings(env)
@@ -70,7 +70,6 @@ function authorityOf(env: Env, development: Development, clock: Clock): () => Pr
       caPrevious: env.CA_PREVIOUS,
       caTrust: env.CA_TRUST,
       allowDevelopment: development.developmentCa,
-      now: toEpochSeconds(clock()),
     })
     return loaded
   }

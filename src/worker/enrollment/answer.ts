@@ -7,6 +7,7 @@ import type { Authority } from '../ca/authority.ts'
 import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import { issueCertificate } from '../ca/issue.ts'
+import { formatOrganizationalUnit } from '../ca/profile.ts'
 
 /** What was reserved, at enrollment in D1 or at renewal in the enrollment's own object. */
 export interface Reserved {
@@ -32,7 +33,7 @@ export async function answerOf(
     enrollmentId: reserved.id,
     spki: csr.spki,
     tenant: reserved.tenant,
-    organizationalUnit: `${reserved.mode}:${reserved.source}`,
+    organizationalUnit: formatOrganizationalUnit(reserved),
     spiffeId: reserved.spiffeId,
     notBefore: reserved.notBefore,
     notAfter: reserved.notAfter,

@@ -16,7 +16,7 @@ export interface Caller {
   readonly requestId: string
   /** When the request came. */
   readonly at: EpochMilliseconds
-  /** Client address as the edge saw it; used for rate limits only, never recorded. */
+  /** Client address as the edge saw it, empty where there is no edge; for rate limits only, never recorded. */
   readonly address: string
   readonly colo: string | null
   /** Lets work go on after the answer. */

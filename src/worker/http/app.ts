@@ -71,7 +71,7 @@ export function makeApp<E extends object>(
   app.get('/api/bundle.pem', async (c) => {
     const authority = await c.var.door.authority()
     return authority.ok
-      ? renderText(c.var.caller, 'application/x-pem-file', trustBundlePem(authority.value))
+      ? renderText(c.var.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))
       : renderRefusal(c.var.caller, authority.refusal)
   })
 

@@ -1,0 +1,32 @@
+// A compiled trust file for tests, to be changed in part.
+import { hours, minutes, seconds } from '../../src/protocol/time.ts'
+import type { Cluster, CompiledTrust } from '../../src/trust/compiled.ts'
+
+export const trustWith = (changes: Partial<CompiledTrust> = {}): CompiledTrust => ({
+  version: 1,
+  hash: 'a'.repeat(64),
+  trustDomain: 'rootpilot',
+  alsoTrust: [],
+  certificate: { lifetime: minutes(15), reattest: hours(24), onClone: 'end' },
+  aws: { regions: ['us-east-1', 'us-west-2', 'sa-east-1'] },
+  clusters: [],
+  bootstrapTenant: 'default',
+  tenants: ['default', 'acme', 'globex'],
+  awsMappings: [],
+  kubernetesMappings: [],
+  ...changes,
+})
+
+export const clusterWith = (changes: Partial<Cluster> = {}): Cluster => ({
+  name: 'prod',
+  mode: 'kubernetes',
+  issuer: 'https://issuer.example.com',
+  audiences: ['rootpilot-enroll'],
+  maxTokenLifetime: seconds(3600),
+  keys: { from: 'discovery' },
+  ca: null,
+  binding: null,
+  nodeOptional: false,
+  denyNodes: [],
+  ...changes,
+})
