@@ -3,10 +3,13 @@
 
 import { Command } from 'commander'
 import { CommandError } from './command.ts'
+import { devCommand } from './dev.ts'
 
 const program = new Command('muster')
   .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
   .helpOption('-h, --help', 'show this help')
+
+program.addCommand(devCommand())
 
 try {
   await program.parseAsync()

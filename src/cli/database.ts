@@ -1,0 +1,46 @@
+// How a command reaches D1: the local one, through the edge that runs or by itself, or the deployed one with wrangler.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../worker/store/db.ts'
+import { openThrough } from '../worker/store/proxy.ts'
+import { CommandError, type SharedOptions } from './command.ts'
+import { lockState, type StateFolder, stateFolder } from './edge/state.ts'
+import { isAnswering, queryOverWire, readWire, runQuery } from './edge/wire.ts'
+
+/** Milliseconds for other commands to be done with the state. */
+const PATIENCE = 30_000
+
+/** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
+export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
+  if (options.remote) {
+    const { executeRemotely } = await import('./remote-database.ts')
+    return work(openThrough((sql, params) => executeRemotely(options, sql, params)))
+  }
+  const state = stateFolder(options.persistTo)
+  const deadline = Date.now() + PATIENCE
+  while (Date.now() < deadline) {
+    const unlock = lockState(state, 0)
+    if (unlock !== null) return withState(state, work).finally(unlock)
+    const wire = readWire(state)
+    if (wire !== null && (await isAnswering(wire))) {
+      return work(openThrough((sql, params) => queryOverWire(wire, { sql, params })))
+    }
+    await sleep(20 + Math.random() * 80)
+  }
+  throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
+}
+
+/** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
+async function withState<T>(state: StateFolder, work: (db: Database) => Promise<T>): Promise<T> {
+  const { readProject, startDatabase } = await import('./edge/runtime.ts')
+  const { applyMigrations } = await import('./edge/migrations.ts')
+  const project = await readProject()
+  const { miniflare, stop } = await startDatabase(state, project)
+  try {
+    const database = await miniflare.getD1Database('DB')
+    await applyMigrations(database, project.migrations)
+    return await work(openThrough((sql, params) => runQuery(database, { sql, params })))
+  } finally {
+    await stop()
+  }
+}

@@ -1,0 +1,128 @@
+// Starts and stops the local edge: state, certificates, Worker, ports.
+
+import { randomBytes } from 'node:crypto'
+import type { Server } from 'node:http'
+import { join } from 'node:path'
+import type { CompiledTrust } from '../../trust/compiled.ts'
+import { CommandError } from '../command.ts'
+import { developmentCa } from './ca.ts'
+import { runCrons } from './crons.ts'
+import { applyMigrations } from './migrations.ts'
+import { startOutbound } from './outbound.ts'
+import { PROJECT } from './project.ts'
+import { bundle, readProject, startRuntime } from './runtime.ts'
+import { lockState, type StateFolder, stateFolder } from './state.ts'
+import { listen, plainServer, runScheduled, tlsServer } from './terminator.ts'
+import { serverCertificate } from './tls.ts'
+import { isAnswering, openWire, readWire } from './wire.ts'
+
+export interface EdgeOptions {
+  readonly port: number
+  readonly tlsPort: number
+  readonly persistTo: string
+  readonly trust: CompiledTrust
+  readonly variables: Readonly<Record<string, string>>
+  /** `host` or `host:port` → origin that answers in its place. */
+  readonly origins: ReadonlyMap<string, URL>
+  readonly rateLimits: boolean
+  /** The Worker's log, a line at a time. */
+  readonly log: (level: string, message: string) => void
+  /** Entry file of the Worker, from the top of the project. */
+  readonly entry?: string
+}
+
+export interface Edge {
+  readonly url: string
+  readonly tlsUrl: string
+  readonly caFile: string
+  readonly stop: () => Promise<void>
+}
+
+export async function startEdge(options: EdgeOptions): Promise<Edge> {
+  const closing: (() => unknown)[] = []
+  const stop = async (): Promise<void> => {
+    for (const close of closing.splice(0).reverse()) await close()
+  }
+  try {
+    return { ...(await start(options, closing)), stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+/** `closing` is what was opened so far, the last one first to be closed. */
+async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<Omit<Edge, 'stop'>> {
+  const state = stateFolder(options.persistTo)
+  closing.push(await claim(state))
+
+  // Ports first: a taken one is the most likely thing to go wrong, and they answer only once the Worker is behind them.
+  const behind = { port: 0, secret: randomBytes(32).toString('base64url') }
+  const now = new Date()
+  const certificate = serverCertificate(state, now)
+  const open = async (server: Server, port: number, option: string): Promise<number> => {
+    closing.push(() => closeServer(server))
+    return listen(server, port).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EADDRINUSE' && error.code !== 'EACCES') throw error
+      const why = error.code === 'EADDRINUSE' ? 'is taken' : 'may not be used'
+      throw new CommandError(`port ${port} ${why}; choose another with ${option} (0: any)`)
+    })
+  }
+  const port = await open(plainServer(behind), options.port, '--port')
+  const tlsPort = await open(tlsServer(behind, certificate.key, certificate.cert), options.tlsPort, '--tls-port')
+
+  const [project, script, ca] = await Promise.all([
+    readProject(),
+    bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
+    developmentCa(state, now),
+  ])
+  const outbound = await startOutbound({ origins: options.origins, authorities: authoritiesOf(options.trust) })
+  if (outbound !== null) closing.push(outbound.close)
+  const { miniflare, stop } = await startRuntime(state, {
+    project,
+    script,
+    bindings: { ...ca, ...options.variables, EDGE_SECRET: behind.secret, EDGE_CRONS: [...project.crons] },
+    rateLimits: options.rateLimits,
+    outbound: outbound?.worker ?? null,
+    log: options.log,
+  })
+  closing.push(stop)
+  const database = await miniflare.getD1Database('DB')
+  await applyMigrations(database, project.migrations)
+  closing.push(await openWire(state, database))
+  behind.port = Number((await miniflare.unsafeGetDirectURL()).port)
+  closing.push(runCrons(project.crons, (due) => runScheduled(behind, due)))
+  return { url: `http://127.0.0.1:${port}`, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
+}
+
+/** Tries for this many turns of 500 ms each. */
+const PATIENCE = 30
+
+/** A command that works on the state holds it for a moment only; another edge holds it for good. */
+async function claim(state: StateFolder): Promise<() => void> {
+  for (let turn = 0; turn < PATIENCE; turn++) {
+    const unlock = lockState(state, 500)
+    if (unlock !== null) return unlock
+    const wire = readWire(state)
+    if (wire !== null && (await isAnswering(wire))) break
+  }
+  throw new CommandError(`another muster dev runs on ${state.root}; stop it or give this one its own --persist-to`)
+}
+
+/** Hosts whose keys are fetched, each with the private CA that the trust file names for it. */
+function authoritiesOf(trust: CompiledTrust): Map<string, string> {
+  const authorities = new Map<string, string>()
+  for (const { issuer, keys, ca } of trust.clusters) {
+    if (ca === null) continue
+    authorities.set(new URL(issuer).host, ca)
+    if (keys.from === 'uri') authorities.set(new URL(keys.uri).host, ca)
+  }
+  return authorities
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
+}

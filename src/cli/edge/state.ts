@@ -1,0 +1,40 @@
+// The folder of the local edge's own state, and the lock on it. Holds keys: readable by its owner alone.
+
+import { mkdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+
+export interface StateFolder {
+  /** What wrangler calls `--persist-to`; both share what lies under `v3`. */
+  readonly root: string
+  /** Where Miniflare keeps D1, KV and the objects: wrangler's own place. */
+  readonly resources: string
+  /** Our own: lock, development keys, how the CLI reaches a running edge. */
+  readonly own: string
+}
+
+export function stateFolder(persistTo: string): StateFolder {
+  const root = resolve(persistTo)
+  const own = join(root, 'muster')
+  mkdirSync(own, { recursive: true, mode: 0o700 })
+  return { root, resources: join(root, 'v3'), own }
+}
+
+/**
+ * Takes the folder for this process, or gives null where another process keeps it for `patience` milliseconds.
+ * The lock is SQLite's on a file of its own: the system drops it with the process, however that ends.
+ */
+export function lockState(state: StateFolder, patience: number): (() => void) | null {
+  const lock = new DatabaseSync(join(state.own, 'lock.sqlite'), { timeout: patience })
+  try {
+    lock.exec('BEGIN EXCLUSIVE')
+  } catch (error) {
+    lock.close()
+    if (isBusy(error)) return null
+    throw error
+  }
+  return () => lock.close()
+}
+
+/** Result code 5 is SQLITE_BUSY. */
+const isBusy = (error: unknown): boolean => error instanceof Error && 'errcode' in error && error.errcode === 5

@@ -1,0 +1,196 @@
+// The two ports of the local edge: plain http and TLS in front of workerd, as Cloudflare's edge stands in front of it.
+
+import { constants } from 'node:crypto'
+import {
+  Agent,
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type RequestOptions,
+  type Server,
+  ServerResponse,
+} from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { cfOf, type Scheme } from './cf.ts'
+
+export interface Behind {
+  /** workerd's own port on 127.0.0.1. */
+  readonly port: number
+  /** What workerd's port takes requests with; made anew for every run. */
+  readonly secret: string
+}
+
+/** Requests with this many octets of headers are refused, as at Cloudflare; Node's own limit is 16 KiB. */
+const LARGEST_HEADERS = 128 * 1024
+const SHARED = {
+  maxHeaderSize: LARGEST_HEADERS,
+  keepAliveTimeout: 75_000,
+  // Anything else that asks for an upgrade (curl's h2c) is an ordinary request.
+  shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'websocket',
+}
+
+export function plainServer(behind: Behind): Server {
+  return serve(createServer(SHARED), 'http', behind)
+}
+
+export function tlsServer(behind: Behind, key: string, cert: string): Server {
+  const options = {
+    ...SHARED,
+    key,
+    cert,
+    // Every certificate is let through, as at an edge without a blocking rule: the Worker judges it.
+    requestCert: true,
+    rejectUnauthorized: false,
+    // No resumption: a resumed session would show the certificate of an earlier one.
+    secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
+    ALPNProtocols: ['http/1.1'],
+  }
+  return serve(createTlsServer(options), 'https', behind)
+}
+
+/** Port 0: any. Rejects with the system's error, EADDRINUSE among them. */
+export function listen(server: Server, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, '127.0.0.1', () => {
+      server.off('error', reject)
+      resolve((server.address() as AddressInfo).port)
+    })
+  })
+}
+
+function serve(server: Server, scheme: Scheme, behind: Behind): Server {
+  // workerd closes a connection that is idle for 5 s; ours are gone before that.
+  const agent = new Agent({ keepAlive: true, timeout: 3000 })
+  server.on('request', (request, response) =>
+    forward(request, response, { ...towards(request, scheme, behind), agent }),
+  )
+  server.on('upgrade', (request, socket, head) => upgrade(request, socket, head, towards(request, scheme, behind)))
+  server.on('close', () => agent.destroy())
+  return server
+}
+
+function towards(request: IncomingMessage, scheme: Scheme, { port, secret }: Behind): RequestOptions {
+  const edge = { secret, scheme }
+  const headers = [
+    ...pairsOf(request.rawHeaders)
+      .filter(([name]) => !isEdgeHeader(name.toLowerCase()))
+      .flat(),
+    'CF-Connecting-IP',
+    request.socket.remoteAddress ?? '127.0.0.1',
+    'X-Forwarded-Proto',
+    scheme,
+    'CF-Visitor',
+    JSON.stringify({ scheme }),
+    'MF-CF-Blob',
+    asciiJson({ ...cfOf(request), edge }),
+  ]
+  return {
+    host: '127.0.0.1',
+    port,
+    method: request.method ?? 'GET',
+    path: request.url ?? '/',
+    headers,
+    setHost: false,
+    maxHeaderSize: LARGEST_HEADERS,
+  }
+}
+
+/** Runs cron jobs of the Worker. */
+export function runScheduled({ port, secret }: Behind, crons: readonly string[]): Promise<void> {
+  const query = crons.map((cron) => `cron=${encodeURIComponent(cron)}`).join('&')
+  const headers = { 'MF-CF-Blob': asciiJson({ edge: { secret, scheme: 'http' } }) }
+  return new Promise((resolve, reject) => {
+    httpRequest({ host: '127.0.0.1', port, path: `/cdn-cgi/local/scheduled?${query}`, headers })
+      .on('response', (answer) => answer.resume().on('end', resolve))
+      .on('error', reject)
+      .end()
+  })
+}
+
+/** What the edge says, or what ends at a connection: never taken from a client. */
+const isEdgeHeader = (name: string): boolean =>
+  name.startsWith('mf-') || name.startsWith('cf-connecting-') || EDGE_HEADERS.has(name)
+const EDGE_HEADERS = new Set([
+  'cf-visitor',
+  'cf-ew-via',
+  'cf-worker',
+  'true-client-ip',
+  'x-real-ip',
+  'x-forwarded-proto',
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'expect',
+])
+
+function forward(request: IncomingMessage, response: ServerResponse, options: RequestOptions): void {
+  const onward = httpRequest(options)
+  onward.on('response', (answer) => relay(answer, response))
+  onward.on('error', () => fail(response))
+  response.on('close', () => onward.destroy())
+  request.pipe(onward)
+}
+
+function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, options: RequestOptions): void {
+  const headers = [...(options.headers as string[]), 'Connection', 'Upgrade']
+  const onward = httpRequest({ ...options, headers, agent: false })
+  onward.on('upgrade', (answer, behind, first) => {
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\n${headerLines(answer.rawHeaders)}\r\n`)
+    socket.write(first)
+    behind.write(head)
+    join(socket, behind)
+    join(behind, socket)
+  })
+  onward.on('response', (answer) => relay(answer, responseOn(request, socket)))
+  onward.on('error', () => fail(responseOn(request, socket)))
+  socket.on('error', () => onward.destroy())
+  onward.end()
+}
+
+function join(from: Duplex, to: Duplex): void {
+  from.pipe(to)
+  from.on('error', () => to.destroy())
+  from.on('close', () => to.destroy())
+}
+
+function relay(answer: IncomingMessage, response: ServerResponse): void {
+  const headers = pairsOf(answer.rawHeaders).filter(([name]) => !ENDS_HERE.has(name.toLowerCase()))
+  response.writeHead(answer.statusCode ?? 502, answer.statusMessage, headers.flat())
+  answer.pipe(response)
+  answer.on('error', () => response.destroy())
+}
+const ENDS_HERE = new Set(['connection', 'keep-alive', 'transfer-encoding'])
+
+/** The Worker is away: an answer where none has begun, a cut where one has. */
+function fail(response: ServerResponse): void {
+  if (response.headersSent || response.destroyed) response.destroy()
+  else response.writeHead(502, { 'content-type': 'text/plain' }).end('the Worker did not answer\n')
+}
+
+/** An upgrade that is refused is answered like any request, and is the last one of its connection. */
+function responseOn(request: IncomingMessage, socket: Duplex): ServerResponse {
+  const response = new ServerResponse(request)
+  response.shouldKeepAlive = false
+  // Node hands out the socket of a connection here, whatever stream the types allow for.
+  response.assignSocket(socket as typeof request.socket)
+  response.on('finish', () => socket.end())
+  return response
+}
+
+function pairsOf(rawHeaders: readonly string[]): [string, string][] {
+  const pairs: [string, string][] = []
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) pairs.push([rawHeaders[i] ?? '', rawHeaders[i + 1] ?? ''])
+  return pairs
+}
+
+const headerLines = (rawHeaders: readonly string[]): string =>
+  pairsOf(rawHeaders)
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')
+
+/** A name in a certificate may hold anything; a header holds ASCII. */
+const asciiJson = (value: unknown): string =>
+  JSON.stringify(value).replaceAll(/[\u007f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)

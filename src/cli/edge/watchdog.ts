@@ -1,0 +1,35 @@
+// Sees to it that workerd does not outlive this process, not even where it is killed with -9.
+
+import { spawn } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { StateFolder } from './state.ts'
+
+/** What Miniflare starts in the place of workerd, and the environment that it needs. */
+export function workerdEnvironment(state: StateFolder): Record<string, string> {
+  if (process.platform === 'win32') return {}
+  // Miniflare reads this one from its own environment.
+  process.env.MINIFLARE_WORKERD_PATH = fileURLToPath(new URL('./workerd.sh', import.meta.url))
+  return { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: pidFile(state) }
+}
+
+/**
+ * Starts the watchdog: a shell that waits on a pipe of this process, which ends with it, and then kills workerd.
+ * Gives the function that ends it.
+ */
+export function watchWorkerd(state: StateFolder): () => Promise<void> {
+  if (process.platform === 'win32') return async () => {}
+  const script = `trap '' INT TERM HUP; read -r _; kill -9 "$(cat "$0")"`
+  const dog = spawn('/bin/sh', ['-c', script, pidFile(state)], { stdio: ['pipe', 'ignore', 'ignore'] })
+  const gone = new Promise<void>((resolve) => dog.on('close', () => resolve()))
+  return () => {
+    dog.kill('SIGKILL')
+    return gone
+  }
+}
+
+const pidFile = (state: StateFolder): string => join(state.own, 'workerd.pid')
+
+/** The same workerd that Miniflare would start. */
+const workerd = (): string => createRequire(createRequire(import.meta.url).resolve('miniflare'))('workerd').default

@@ -1,0 +1,8 @@
+// The Worker of `muster dev`: composition, with what only development may do. wrangler.toml never names this file.
+
+import compiled from '#trust'
+import { parseCompiledTrust } from '../trust/compiled.ts'
+import { compose } from './compose.ts'
+import { behindLocalEdge } from './local-edge.ts'
+
+export default behindLocalEdge(compose(parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true }))
