@@ -3,7 +3,17 @@ import type { Reason } from '../../src/protocol/reasons.ts'
 import { toEpochSeconds } from '../../src/protocol/time.ts'
 import { awsSts } from '../../src/worker/attestors/aws-sts.ts'
 import { fakeSts, GET_CALLER_IDENTITY } from '../fakes/sts.ts'
+import { trustWith } from '../fakes/trust.ts'
+import { attestorContract } from './attestor-contract.ts'
 import { appraise, nonce, now, regions, roleKey, type Sent, sign, userKey } from './aws-fixture.ts'
+
+attestorContract('aws-sts', async () => ({
+  attestor: awsSts({ regions, fetch: fakeSts(() => now, [roleKey]).fetch, allowKey: async () => true }),
+  evidence: { ...(await sign()) },
+  now: toEpochSeconds(now),
+  challengeNonce: nonce,
+  trust: trustWith({ awsMappings: [{ tenant: 'acme', account: '111122223333', principal: null }] }),
+}))
 
 type Headers = Readonly<Record<string, string>>
 const rename = (sent: Sent, change: (name: string) => string): Sent => ({

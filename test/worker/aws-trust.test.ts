@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { hours, minutes } from '../../src/protocol/time.ts'
-import type { AwsMapping, CompiledTrust } from '../../src/trust/compiled.ts'
+import type { AwsMapping } from '../../src/trust/compiled.ts'
 import { decide } from '../../src/trust/decide.ts'
 import { fakeSts } from '../fakes/sts.ts'
+import { trustWith } from '../fakes/trust.ts'
 import { appraise, now, roleKey, sign } from './aws-fixture.ts'
 
 const ACCOUNT = '111122223333'
@@ -18,22 +18,6 @@ const user = (tenant: string, name: string): AwsMapping => ({
 })
 const whole = (tenant: string, account = ACCOUNT): AwsMapping => ({ tenant, account, principal: null })
 
-function trust(...awsMappings: AwsMapping[]): CompiledTrust {
-  return {
-    version: 1,
-    hash: '0'.repeat(64),
-    trustDomain: 'rootpilot',
-    alsoTrust: [],
-    certificate: { lifetime: minutes(15), reattest: hours(24), onClone: 'end' },
-    aws: { regions: ['us-east-1'] },
-    clusters: [],
-    bootstrapTenant: 'default',
-    tenants: ['default', ...new Set(awsMappings.map(({ tenant }) => tenant))],
-    awsMappings,
-    kubernetesMappings: [],
-  }
-}
-
 /** The tenant of whoever AWS says it was, or the reason of the refusal. */
 async function tenantOf(arn: string, userId: string, mappings: readonly AwsMapping[]): Promise<string> {
   const key = { ...roleKey, arn, userId }
@@ -41,7 +25,9 @@ async function tenantOf(arn: string, userId: string, mappings: readonly AwsMappi
     await sign({ key }),
     fakeSts(() => now, [key]),
   )
-  const decision = result.ok ? decide(trust(...mappings), result.value) : result
+  const decision = result.ok
+    ? decide(trustWith({ awsMappings: mappings, tenants: ['red', 'blue'] }), result.value)
+    : result
   return decision.ok ? decision.value.tenant : decision.refusal.reason
 }
 

@@ -6,7 +6,7 @@ import { type Result, refuse } from '../../protocol/refusals.ts'
 import { toMilliseconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 import { claimsOf } from './aws/arn.ts'
-import { appraiseHeaders, type SignedRequest } from './aws/sigv4-headers.ts'
+import { appraiseHeaders, brief, type SignedRequest } from './aws/sigv4-headers.ts'
 import { type CallerIdentity, readAnswer } from './aws/sts-answer.ts'
 
 export interface AwsSources {
@@ -23,7 +23,8 @@ const BODY = 'Action=GetCallerIdentity&Version=2011-06-15'
 export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeof FIELDS> => ({
   fields: FIELDS,
   async appraise({ region, headers, body }, { now, challengeNonce }) {
-    if (!regions.includes(region)) return refuse('aws_region', { acceptedRegions: regions, claimed: { region } })
+    if (!regions.includes(region))
+      return refuse('aws_region', { acceptedRegions: regions, claimed: { region: brief(region) } })
     // No parser stands between what is checked and what AWS reads (CVE-2022-2385).
     if (body !== BODY) return refuse('aws_body', { claimed: { region } })
     const host = `sts.${region}.amazonaws.com`
