@@ -108,9 +108,14 @@ function isWellFormed(tag: number, contents: Bytes): boolean {
       return contents.length === 0
     case TAG.oid:
       return readOid(contents) !== null
+    case 0x00:
+    case TAG.sequence & 0x1f:
+    case TAG.set & 0x1f:
+      // The end mark of indefinite lengths, and lists that claim to be primitive.
+      return false
     default:
-      // DER knows no constructed strings, and tag 0 is the end mark of indefinite lengths.
-      return (tag & 0x20) === 0 && tag !== 0
+      // DER knows no constructed strings.
+      return (tag & 0x20) === 0
   }
 }
 

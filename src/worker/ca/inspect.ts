@@ -111,8 +111,11 @@ const same = (a: Element | undefined, b: Element | undefined): boolean =>
   a !== undefined && b !== undefined && sameBytes(a.bytes, b.bytes)
 
 /** Equality of public octets. */
-export const sameBytes = (a: Uint8Array, b: Uint8Array): boolean =>
-  a.length === b.length && a.every((octet, i) => octet === b[i])
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}
 
 /** The attributes of a Name in order, or null where it is none; multi-valued RDNs are laid flat. */
 function attributesOf(name: Element | undefined): readonly NameAttribute[] | null {

@@ -64,7 +64,11 @@ const profileKey = (grant: Grant): string =>
 
 /** The contents of Validity. */
 export function encodeValidity(notBefore: EpochSeconds, notAfter: EpochSeconds): Bytes {
-  return Uint8Array.of(...encodeTime(notBefore), ...encodeTime(notAfter))
+  const [from, to] = [encodeTime(notBefore), encodeTime(notAfter)]
+  const validity = new Uint8Array(from.length + to.length)
+  validity.set(from)
+  validity.set(to, from.length)
+  return validity
 }
 
 /** The profile with random octets in every slot, each found exactly once. */

@@ -53,28 +53,36 @@ export const isGeneralized = (time: EpochSeconds): boolean =>
 
 /** A point in time as a certificate writes it: UTCTime through 2049, GeneralizedTime from 2050 on. */
 export function encodeTime(time: EpochSeconds): Bytes {
-  // 2049-12-31T23:59:59.000Z → 20491231235959Z
-  const digits = new Date(time * 1000).toISOString().slice(0, 19).replaceAll(/[-T:]/g, '')
+  // 2049-12-31T23:59:59.000Z → 20491231235959
+  const iso = new Date(time * 1000).toISOString()
   const general = isGeneralized(time)
-  const text = `${general ? digits : digits.slice(2)}Z`
-  return Uint8Array.of(general ? TAG.generalizedTime : TAG.utcTime, text.length, ...new TextEncoder().encode(text))
+  const year = iso.slice(general ? 0 : 2, 4)
+  const text = `${year}${iso.slice(5, 7)}${iso.slice(8, 10)}${iso.slice(11, 13)}${iso.slice(14, 16)}${iso.slice(17, 19)}Z`
+  const encoded = new Uint8Array(2 + text.length)
+  encoded.set([general ? TAG.generalizedTime : TAG.utcTime, text.length])
+  for (let i = 0; i < text.length; i++) encoded[2 + i] = text.charCodeAt(i)
+  return encoded
 }
 
 /** The time that an element is, in the one form that RFC 5280 §4.1.2.5 has for it, or null. */
 export function timeOf(element: Element | undefined): EpochSeconds | null {
   if (element?.tag !== TAG.utcTime && element?.tag !== TAG.generalizedTime) return null
-  const general = element.tag === TAG.generalizedTime
-  const text = decodeWide(element.contents, 1) ?? ''
-  if (text.length !== (general ? 15 : 13) || !text.endsWith('Z')) return null
-  const digits = text.slice(0, -1)
-  for (const character of digits) if (character < '0' || character > '9') return null
-  const full = general ? digits : `${Number(digits.slice(0, 2)) < 50 ? '20' : '19'}${digits}`
-  const [year, month, day, hour, minute, second] = [0, 4, 6, 8, 10, 12].map((at, i) =>
-    Number(full.slice(at, at + (i === 0 ? 4 : 2))),
-  ) as [number, number, number, number, number, number]
-  const date = new Date(Date.UTC(year, month - 1, day, hour, minute, second))
-  // A date that the calendar lacks comes back as another one; years under 100 never come back.
-  if (date.toISOString().slice(0, 19).replaceAll(/[-T:]/g, '') !== full) return null
+  const { tag, contents } = element
+  const general = tag === TAG.generalizedTime
+  const digits = contents.length - 1
+  if (digits !== (general ? 14 : 12) || contents[digits] !== 0x5a) return null
+  for (let i = 0; i < digits; i++) if ((contents[i] as number) < 0x30 || (contents[i] as number) > 0x39) return null
+
+  const pair = (at: number) => ((contents[at] as number) - 0x30) * 10 + (contents[at + 1] as number) - 0x30
+  const short = pair(0)
+  const year = general ? short * 100 + pair(2) : short < 50 ? 2000 + short : 1900 + short
+  const rest = general ? 4 : 2
+  const [month, day] = [pair(rest) - 1, pair(rest + 2)]
+  const [hour, minute, second] = [pair(rest + 4), pair(rest + 6), pair(rest + 8)]
+  if (hour > 23 || minute > 59 || second > 59) return null
+  const date = new Date(Date.UTC(year, month, day, hour, minute, second))
+  // A day that the calendar lacks comes back as another one; so does a year under 100.
+  if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month || date.getUTCDate() !== day) return null
   const time = epochSeconds(date.getTime() / 1000)
   return isGeneralized(time) === general ? time : null
 }
