@@ -62,3 +62,11 @@ export interface KubernetesMapping {
   readonly namespace: string
   readonly serviceAccount: string
 }
+
+/** Takes what `muster trust build` wrote; throws for anything else, so that a Worker without it does not start. */
+export function parseCompiledTrust(json: unknown): CompiledTrust {
+  if (typeof json !== 'object' || json === null || !('version' in json) || json.version !== 1 || !('hash' in json)) {
+    throw new Error('the compiled trust file is missing or of another version: run `muster trust build`')
+  }
+  return json as CompiledTrust
+}

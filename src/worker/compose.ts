@@ -8,8 +8,14 @@ import { type Authority, loadAuthority } from './ca/authority.ts'
 import { runCron } from './enrollment/cron.ts'
 import type { Door, Rate } from './enrollment/door.ts'
 import { type Env, missingBindings } from './env.ts'
+import type { RunnerSources } from './fleet/presence.ts'
+import { runnerWith } from './fleet/runner.ts'
 import { makeApp } from './http/app.ts'
+import { keyDirectoryOf } from './keysets/key-directory.ts'
+import { keepBanList } from './store/ban-cache.ts'
+import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
+import { updateEnded, updateSeen } from './store/enrollments.ts'
 import { findToken } from './store/tokens.ts'
 
 /** What only `muster dev` may do; the deployed entry file says no to all of it. */
@@ -22,7 +28,12 @@ export interface Development {
 
 export const DEPLOYED: Development = { plainHttp: false, developmentCa: false }
 
+/** What an entry file of the Worker exports. */
 export interface Composition {
+  /** The object of one enrollment. */
+  readonly Runner: ReturnType<typeof runnerWith<Env>>
+  /** The keeper of every cluster's keys. */
+  readonly KeyDirectory: ReturnType<typeof keyDirectoryOf>
   readonly fetch: (request: Request, env: Env, context: ExecutionContext) => Promise<Response>
   readonly scheduled: (event: ScheduledController, env: Env, context: ExecutionContext) => Promise<void>
 }
@@ -41,6 +52,8 @@ export function compose(
   }
   const app = makeApp(doorFor, clock, development)
   return {
+    Runner: runnerWith<Env>((env) => runnerSourcesOf(env, trust, clock)),
+    KeyDirectory: keyDirectoryOf(trust, clock),
     fetch: async (request, env, context) => app.fetch(request, env, context),
     scheduled: async (event, env) => runCron(doorFor(env), event.cron),
   }
@@ -53,8 +66,20 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     trust,
     attestors: makeAttestors({ findToken: (hash) => findToken(database, hash) }),
     database,
+    banList: keepBanList((now) => loadBanList(database, now), clock),
+    runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
     authority: authorityOf(env, development),
     withinRate: async (rate, key) => (await limiterOf(env, rate)?.limit({ key }))?.success ?? true,
+  }
+}
+
+function runnerSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): RunnerSources {
+  const database = openDatabase(env.DB)
+  return {
+    trust,
+    clock,
+    show: (presence) => updateSeen(database, presence),
+    showEnd: (enrollmentId, reason, at) => updateEnded(database, [enrollmentId], reason, at),
   }
 }
 

@@ -5,4 +5,8 @@ import { parseCompiledTrust } from '../trust/compiled.ts'
 import { compose } from './compose.ts'
 import { behindLocalEdge } from './local-edge.ts'
 
-export default behindLocalEdge(compose(parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true }))
+const muster = compose(parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true })
+
+export const { Runner, KeyDirectory } = muster
+
+export default behindLocalEdge(muster)

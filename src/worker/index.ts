@@ -1,5 +1,11 @@
-// The Worker: composition only.
+// The deployed Worker: composition only. A trust file that does not load throws here, so that the deploy is refused.
 
-export default {
-  fetch: () => new Response('muster'),
-} satisfies ExportedHandler
+import compiled from '#trust'
+import { parseCompiledTrust } from '../trust/compiled.ts'
+import { compose } from './compose.ts'
+
+const muster = compose(parseCompiledTrust(compiled))
+
+export const { Runner, KeyDirectory } = muster
+
+export default { fetch: muster.fetch, scheduled: muster.scheduled }

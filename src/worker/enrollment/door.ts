@@ -2,9 +2,11 @@
 
 import type { Result } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
+import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
+import type { Runner } from '../fleet/runner.ts'
 import type { BatchDatabase } from '../store/db.ts'
 
 export interface Door {
@@ -12,6 +14,10 @@ export interface Door {
   readonly trust: CompiledTrust
   readonly attestors: Attestors
   readonly database: BatchDatabase
+  /** Who is cut off, at most 30 s old; with the database away 15 min. */
+  readonly banList: () => Promise<Result<BanList>>
+  /** The object of an enrollment: addressed only once its certificate or its reservation is proven. */
+  readonly runnerOf: (enrollmentId: string) => DurableObjectStub<Runner>
   /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
   readonly authority: () => Promise<Result<Authority>>
   /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */

@@ -6,14 +6,16 @@ import { nonceIsBoundTo } from '../../protocol/nonce.ts'
 import { ok, type Refusal, type Result, refuse, statusOf } from '../../protocol/refusals.ts'
 import type { Json } from '../../protocol/strict-json.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
+import { findBan } from '../../trust/bans.ts'
 import { decide } from '../../trust/decide.ts'
+import { tokenIdOf } from '../../trust/standing.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { answerOf } from './answer.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordBug, recordGrant, recordRefusal } from './event.ts'
 import { rateKeyOf } from './rate-key.ts'
-import { reserve } from './reserve.ts'
+import { begin, reserve } from './reserve.ts'
 
 /** `body` is what the bounds let through: bytes, media type and scheme were judged before. */
 export async function enroll(door: Door, caller: Caller, body: Result<Json>): Promise<Result<EnrollAnswer>> {
@@ -58,6 +60,10 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
   if (!decision.ok) return decision
   Object.assign(facts, decision.value)
   const { tenant, identity } = decision.value
+  const bans = await door.banList()
+  if (!bans.ok) return bans
+  if (findBan(bans.value, { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims.value) }) !== null)
+    return refuse('banned')
   if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant)))
     return refuse('rate_limited')
 
@@ -73,6 +79,8 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
   facts.enrollmentId = reserved.value.id
   facts.serial = reserved.value.serial
   facts.spiffeId = reserved.value.spiffeId
+  const begun = await begin(door, admission, reserved.value, bans.value)
+  if (!begun.ok) return begun
 
   return ok(await answerOf(authority.value, reserved.value, csr.value, now))
 }

@@ -5,8 +5,10 @@ import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
+import type { BanList } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
 import type { Decision } from '../../trust/decide.ts'
+import { tokenIdOf } from '../../trust/standing.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import { newSerial, validityOf } from '../ca/profile.ts'
@@ -39,7 +41,7 @@ export async function reserve(door: Door, authority: Authority, admission: Admis
     tenant: decision.tenant,
     identity: decision.identity,
     runnerId: decision.runnerId,
-    tokenId: 'tokenId' in claims ? claims.tokenId : null,
+    tokenId: tokenIdOf(claims),
     instanceId: admission.instanceId,
     enrolledAt: now,
     publicKeyHash: admission.csr.publicKeyHash,
@@ -53,6 +55,21 @@ export async function reserve(door: Door, authority: Authority, admission: Admis
   }
   const enrollment = await reserveWithEvidence(door.database, proposal)
   return enrollment === null ? refuse('token_revoked') : ok(enrollment)
+}
+
+/** Starts the enrollment's own object. Of a retry it says whether the enrollment is still where the answer got lost. */
+export async function begin(
+  door: Door,
+  admission: Admission,
+  reserved: EnrollmentRow,
+  bans: BanList,
+): Promise<Result<null>> {
+  const { claims, decision, instanceId } = admission
+  const { id: enrollmentId, enrolledAt, serial, publicKeyHash, notBefore, notAfter, issuer } = reserved
+  const certificate = { serial, publicKeyHash, notBefore, notAfter, issuer, spiffeId: reserved.spiffeId }
+  return door
+    .runnerOf(enrollmentId)
+    .begin({ enrollmentId, claims, decision, instanceId, enrolledAt, certificate }, bans)
 }
 
 /** A consumed token still serves the key that consumed it, for 10 minutes: an answer can get lost on the way. */

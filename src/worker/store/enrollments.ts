@@ -1,10 +1,10 @@
 // Table `enrollment`: the record that is made before a certificate is signed, and the fleet's row of a runner.
 
-import { and, desc, eq, gt, gte, isNull, sql } from 'drizzle-orm'
+import { and, desc, eq, gt, gte, isNull, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
-import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { CLOCK_LEEWAY, RENEWAL_GRACE, SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
-import { type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
+import { type EpochSeconds, hours, seconds, subtractSeconds } from '../../protocol/time.ts'
 import type { BatchDatabase, Database } from './db.ts'
 import { type TokenRow, token } from './tokens.ts'
 
@@ -30,6 +30,9 @@ export const enrollment = sqliteTable('enrollment', {
   version: text(),
   endedAt: integer('ended_at').$type<EpochSeconds>(),
   endedReason: text('ended_reason'),
+  newestIssuer: text('newest_issuer'),
+  cutAt: integer('cut_at').$type<EpochSeconds>(),
+  drainAt: integer('drain_at').$type<EpochSeconds>(),
 })
 
 export type EnrollmentRow = typeof enrollment.$inferSelect
@@ -57,7 +60,7 @@ export type Proposal = Pick<
 /** The row of a proposal, column by column in the order of the table, for an insert that depends on a condition. */
 const row = (p: Proposal) => sql`SELECT ${p.id}, ${p.mode}, ${p.source}, ${p.tenant}, ${p.identity}, ${p.runnerId},
   ${p.tokenId}, ${p.instanceId}, ${p.enrolledAt}, ${p.publicKeyHash}, ${p.serial}, ${p.spiffeId}, ${p.notBefore},
-  ${p.notAfter}, ${p.issuer}, ${p.enrolledAt}, ${p.notAfter}, 0, NULL, NULL, NULL`
+  ${p.notAfter}, ${p.issuer}, ${p.enrolledAt}, ${p.notAfter}, 0, NULL, NULL, NULL, NULL, NULL, NULL`
 
 /** What a single-use token came to: the enrollment that it made, now or before, and the token as it is. */
 export interface TokenReservation {
@@ -129,4 +132,56 @@ export async function findEnrollment(db: Database, id: string): Promise<Enrollme
 /** A certificate that `muster ca issue` made: it is in the fleet from then on. */
 export const insertProvisioned = async (db: Database, proposal: Proposal): Promise<void> => {
   await db.insert(enrollment).values({ ...proposal, seenAt: proposal.enrolledAt, liveUntil: proposal.notAfter })
+}
+
+/**
+ * Whether a runner may still hold a certificate at `now`. Its row is rewritten at most once an hour, so the newest
+ * certificate may end an hour after what the row says, and then the time for renewals runs.
+ */
+export const mayLive = (now: EpochSeconds) =>
+  and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
+
+const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
+
+/** What the object of an enrollment tells the fleet, once an hour at most. */
+export interface SeenRunner {
+  readonly enrollmentId: string
+  readonly seenAt: EpochSeconds
+  readonly connected: boolean
+  readonly instanceId: string | null
+  readonly notAfter: EpochSeconds
+  readonly issuer: string
+}
+
+export async function updateSeen(db: Database, seen: SeenRunner): Promise<void> {
+  const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = seen
+  await db
+    .update(enrollment)
+    .set({ seenAt, connected, instanceId, liveUntil: notAfter, newestIssuer: issuer })
+    .where(eq(enrollment.id, enrollmentId))
+}
+
+/** The first reason stays. */
+export async function updateEnded(
+  db: Database,
+  ids: readonly string[],
+  reason: string,
+  at: EpochSeconds,
+): Promise<void> {
+  await db
+    .update(enrollment)
+    .set({ endedAt: at, endedReason: reason, connected: false })
+    .where(and(inList(enrollment.id, ids), isNull(enrollment.endedAt)))
+}
+
+/** D1 takes at most 100 parameters in a statement; a list in JSON is one. */
+export const inList = (column: SQLWrapper, values: readonly string[]) =>
+  sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`
+
+/** Live runners whose newest certificate the issuer of this key identifier signed. */
+export async function countUnderIssuer(db: Database, issuer: string, now: EpochSeconds): Promise<number> {
+  return db.$count(
+    enrollment,
+    and(mayLive(now), sql`coalesce(${enrollment.newestIssuer}, ${enrollment.issuer}) = ${issuer}`),
+  )
 }

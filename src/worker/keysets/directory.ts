@@ -1,0 +1,292 @@
+// What the KeyDirectory object does: fetches every cluster's key set, compares them, says which may be used.
+// It is the only fetcher in the world, so single-flight, cool-down and back-off live here and nowhere else.
+
+import { KEY_SET_BACKOFF, KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
+import { REASONS } from '../../protocol/reasons.ts'
+import { type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import {
+  type Clock,
+  type EpochMilliseconds,
+  epochMilliseconds,
+  type Seconds,
+  seconds,
+  toMilliseconds,
+} from '../../protocol/time.ts'
+import type { Cluster } from '../../trust/compiled.ts'
+import type { KeySet } from './key-set.ts'
+import { holdersOfSharedKeys } from './shared-keys.ts'
+import { entryName, type KeyState, rosterOf, type Snapshot } from './snapshot.ts'
+
+export interface DirectorySources {
+  readonly clusters: readonly Cluster[]
+  /** Of the object: what is in it survives an eviction. */
+  readonly storage: SyncKvStorage
+  readonly clock: Clock
+  readonly load: (cluster: Cluster) => Promise<Result<KeySet>>
+  /** Writes every cluster's snapshot, by entry name. */
+  readonly publish: (snapshots: ReadonlyMap<string, Snapshot>) => Promise<void>
+}
+
+/** A cluster's snapshot, and what an isolate must know to ask no more often than it helps. */
+export interface DirectoryAnswer {
+  readonly snapshot: Snapshot
+  /** When an unknown `kid` may have the set fetched again; null: now. */
+  readonly refetchAt: EpochMilliseconds | null
+  /** Where there is no set: when the next fetch may be made. */
+  readonly retryAt: EpochMilliseconds | null
+  /** Why the last fetch failed; null: it did not. */
+  readonly fault: Refusal | null
+}
+
+/** What is kept of one cluster. */
+interface ClusterRecord {
+  /** Another name is another issuer or source: nothing carries over. */
+  readonly entry: string
+  /** The last good set, and when it came. It stands in the comparison however old it is. */
+  readonly set: KeySet | null
+  readonly fetchedAt: EpochMilliseconds | null
+  /** Start of the last attempt, written before it is made. */
+  readonly attemptedAt: EpochMilliseconds | null
+  /** Whether an attempt ever ended, well or not. */
+  readonly tried: boolean
+  readonly failures: number
+  readonly fault: Refusal | null
+  /** Start of the last attempt that an unknown `kid` caused. */
+  readonly refetchedAt: EpochMilliseconds | null
+}
+
+interface Progress {
+  readonly roster: string
+  readonly sequence: number
+  /** The sequence that KV has. */
+  readonly published: number
+  readonly states: Readonly<Record<string, KeyState>>
+}
+
+const PROGRESS = 'progress'
+const CLUSTER_PREFIX = 'cluster/'
+
+const after = (time: EpochMilliseconds, span: Seconds): EpochMilliseconds =>
+  epochMilliseconds(time + toMilliseconds(span))
+
+/** Reads what the object has kept; a cluster that the trust file no longer has is forgotten. */
+export async function openDirectory(sources: DirectorySources): Promise<Directory> {
+  const entries = new Map<string, string>()
+  for (const cluster of sources.clusters) entries.set(cluster.name, await entryName(cluster))
+  return new Directory(sources, entries, await rosterOf(sources.clusters))
+}
+
+export class Directory {
+  readonly #sources: DirectorySources
+  readonly #records = new Map<string, ClusterRecord>()
+  readonly #flights = new Map<string, Promise<void>>()
+  #progress: Progress
+  #sharing: ReadonlySet<string>
+  #publishing: Promise<void> | null = null
+
+  constructor(sources: DirectorySources, entries: ReadonlyMap<string, string>, roster: string) {
+    this.#sources = sources
+    const { storage } = sources
+    for (const [key, record] of [...storage.list<ClusterRecord>({ prefix: CLUSTER_PREFIX })]) {
+      const name = key.slice(CLUSTER_PREFIX.length)
+      if (entries.get(name) === record.entry) this.#records.set(name, record)
+      else storage.delete(key)
+    }
+    for (const [name, entry] of entries) {
+      if (!this.#records.has(name)) this.#keep(name, { ...UNTRIED, entry })
+    }
+    const kept = storage.get<Progress>(PROGRESS)
+    this.#progress = { sequence: 0, published: 0, states: {}, ...kept, roster }
+    this.#sharing = this.#holders()
+    this.#advance(kept?.roster !== roster)
+  }
+
+  /**
+   * A cluster's set, after whatever fetching is due: of every cluster never tried, of this one where it has no set,
+   * missed its refresh, or lacks the `kid`. Null where the trust file has no such cluster.
+   */
+  async ask(name: string, kid: string): Promise<DirectoryAnswer | null> {
+    const asked = this.#sources.clock()
+    const untried = this.#sources.clusters.filter((cluster) => this.#records.get(cluster.name)?.tried === false)
+    await Promise.all(untried.map((cluster) => this.#load(cluster)))
+    const cluster = this.#sources.clusters.find((known) => known.name === name)
+    if (cluster === undefined) return null
+    if (this.#isDue(name, kid, asked)) await this.#load(cluster)
+    this.#advance(false)
+    void this.publish()
+    return this.#answer(name)
+  }
+
+  /** Fetches every cluster's set; meant for once an hour. */
+  async refresh(): Promise<void> {
+    await Promise.all(this.#sources.clusters.map((cluster) => this.#load(cluster)))
+    this.#advance(true)
+    await this.publish()
+  }
+
+  /** What is known of every cluster, without fetching. */
+  answers(): ReadonlyMap<string, DirectoryAnswer> {
+    this.#advance(false)
+    return new Map([...this.#records.keys()].map((name) => [name, this.#answer(name)]))
+  }
+
+  /** Brings KV up to date; what fails is made up for at the next question. */
+  publish(): Promise<void> {
+    this.#publishing ??= this.#publish()
+      .catch((error: unknown) => log('error', 'key sets not published', { error: String(error) }))
+      .finally(() => {
+        this.#publishing = null
+      })
+    return this.#publishing
+  }
+
+  async #publish(): Promise<void> {
+    while (this.#progress.published !== this.#progress.sequence) {
+      const { sequence } = this.#progress
+      const snapshots = [...this.#records].map(([name, { entry }]) => [entry, this.#snapshot(name)] as const)
+      await this.#sources.publish(new Map(snapshots))
+      this.#keepProgress({ published: sequence })
+    }
+  }
+
+  #isDue(name: string, kid: string, asked: EpochMilliseconds): boolean {
+    const now = this.#sources.clock()
+    const record = this.#record(name)
+    const { set, fetchedAt, attemptedAt, refetchedAt } = record
+    const underWay = this.#flights.has(name)
+    if (set === null || fetchedAt === null || now > after(fetchedAt, KEY_SET_LIFE)) {
+      return underWay || now >= (retryAt(record) ?? now)
+    }
+    if (attemptedAt !== null && now > after(attemptedAt, KEY_SET_OVERDUE)) return true
+    // What came since the question is no older than a refetch would be.
+    if (set.keys.some((key) => key.kid === kid) || fetchedAt >= asked) return false
+    if (underWay) return true
+    if (refetchedAt !== null && now < after(refetchedAt, KEY_SET_REFETCH_COOLDOWN)) return false
+    this.#keep(name, { ...record, refetchedAt: now })
+    return true
+  }
+
+  /** One fetch at a time for each cluster: whoever comes meanwhile waits for it and shares its outcome. */
+  #load(cluster: Cluster): Promise<void> {
+    const { name } = cluster
+    const flight =
+      this.#flights.get(name) ??
+      this.#fetch(cluster).finally(() => {
+        this.#flights.delete(name)
+      })
+    this.#flights.set(name, flight)
+    return flight
+  }
+
+  async #fetch(cluster: Cluster): Promise<void> {
+    const { name } = cluster
+    const attemptedAt = this.#sources.clock()
+    this.#keep(name, { ...this.#record(name), attemptedAt })
+    const result = await this.#sources.load(cluster).catch((error: unknown) => {
+      // A bug, but one cluster's: the others must not wait for ever for its first attempt.
+      log('error', 'bug', { cluster: name, error: String(error) })
+      return refuse('keys_fetch_failed')
+    })
+    // Read anew: a refetch may have been written down meanwhile.
+    const record = this.#record(name)
+    if (result.ok) {
+      const changed = JSON.stringify(record.set) !== JSON.stringify(result.value)
+      const fetchedAt = this.#sources.clock()
+      this.#keep(name, { ...record, tried: true, set: result.value, fetchedAt, failures: 0, fault: null })
+      for (const thumbprint of result.value.exposed)
+        log('error', 'private key published', { cluster: name, thumbprint })
+      this.#compare()
+      this.#advance(changed)
+    } else {
+      const { reason, detail } = result.refusal
+      this.#keep(name, { ...record, tried: true, failures: record.failures + 1, fault: result.refusal })
+      log('warn', 'key set not loaded', { cluster: name, reason, detail, advice: REASONS[reason].advice })
+    }
+  }
+
+  #compare(): void {
+    const before = [...this.#sharing].sort().join(', ')
+    this.#sharing = this.#holders()
+    const clusters = [...this.#sharing].sort().join(', ')
+    if (clusters === before) return
+    if (clusters === '') log('info', 'no signing key is shared any more', { clusters: before })
+    else log('error', 'signing key shared by clusters', { clusters, advice: REASONS.keys_shared.advice })
+  }
+
+  #holders(): Set<string> {
+    return holdersOfSharedKeys(
+      new Map([...this.#records].map(([name, record]) => [name, record.set?.thumbprints ?? []])),
+    )
+  }
+
+  /** One number further where there is something to publish. Never below the time, so that lost storage is no step back. */
+  #advance(changed: boolean): void {
+    const states = Object.fromEntries([...this.#records.keys()].map((name) => [name, this.#state(name)]))
+    if (!changed && JSON.stringify(states) === JSON.stringify(this.#progress.states)) return
+    this.#keepProgress({ states, sequence: Math.max(this.#progress.sequence + 1, this.#sources.clock()) })
+  }
+
+  #state(name: string): KeyState {
+    const { fetchedAt } = this.#record(name)
+    if (fetchedAt === null) return 'never'
+    if (this.#sources.clock() > after(fetchedAt, KEY_SET_LIFE)) return 'stale'
+    return this.#sharing.has(name) ? 'shared' : 'usable'
+  }
+
+  #snapshot(name: string): Snapshot {
+    const { set, fetchedAt } = this.#record(name)
+    const { roster, sequence } = this.#progress
+    const state = this.#state(name)
+    const keys = state === 'usable' || state === 'shared' ? (set?.keys ?? []) : []
+    return { roster, sequence, state, fetchedAt, keys }
+  }
+
+  #answer(name: string): DirectoryAnswer {
+    const record = this.#record(name)
+    const { refetchedAt, fault } = record
+    const snapshot = this.#snapshot(name)
+    return {
+      snapshot,
+      refetchAt: refetchedAt === null ? null : after(refetchedAt, KEY_SET_REFETCH_COOLDOWN),
+      retryAt: snapshot.state === 'never' || snapshot.state === 'stale' ? retryAt(record) : null,
+      fault,
+    }
+  }
+
+  #record(name: string): ClusterRecord {
+    const record = this.#records.get(name)
+    if (record === undefined) throw new Error(`no record of cluster ${name}`)
+    return record
+  }
+
+  #keep(name: string, record: ClusterRecord): void {
+    this.#records.set(name, record)
+    this.#sources.storage.put(CLUSTER_PREFIX + name, record)
+  }
+
+  #keepProgress(changes: Partial<Progress>): void {
+    this.#progress = { ...this.#progress, ...changes }
+    this.#sources.storage.put(PROGRESS, this.#progress)
+  }
+}
+
+const UNTRIED: Omit<ClusterRecord, 'entry'> = {
+  set: null,
+  fetchedAt: null,
+  attemptedAt: null,
+  tried: false,
+  failures: 0,
+  fault: null,
+  refetchedAt: null,
+}
+
+/** When a cluster without a set may be fetched again: from the attempt, without jitter. Null: at once. */
+function retryAt({ attemptedAt, failures }: ClusterRecord): EpochMilliseconds | null {
+  if (attemptedAt === null || failures === 0) return null
+  const { least, most } = KEY_SET_BACKOFF
+  return after(attemptedAt, seconds(Math.min(least * 2 ** (failures - 1), most)))
+}
+
+function log(level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown>): void {
+  console[level](JSON.stringify({ level, message, ...fields }))
+}

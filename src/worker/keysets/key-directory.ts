@@ -1,0 +1,76 @@
+// The Durable Object `KeyDirectory`: one for the whole deployment, named `DIRECTORY_NAME`. Its work is in directory.ts.
+
+import { DurableObject } from 'cloudflare:workers'
+import { refuse } from '../../protocol/refusals.ts'
+import { type Clock, seconds, systemClock } from '../../protocol/time.ts'
+import type { Cluster, CompiledTrust } from '../../trust/compiled.ts'
+import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
+import { type FetchFunction, loadKeySet } from './fetch.ts'
+import { deriveSealingKey, type Snapshot, seal } from './snapshot.ts'
+
+export const DIRECTORY_NAME = 'directory'
+
+/** What the object needs of the Worker's environment, beside the VPC bindings that clusters name. */
+export interface DirectoryEnv {
+  readonly KEYS: KVNamespace
+  readonly CA_KEY?: string
+}
+
+/** An entry outlives the set in it by nothing: KV forgets it by itself. */
+const ENTRY_LIFE = seconds(24 * 3600)
+
+/** The class for a trust file: a new one comes with a deploy, which restarts the object. */
+export const keyDirectoryOf = (trust: CompiledTrust, clock: Clock = systemClock) =>
+  class extends DurableObject<DirectoryEnv> {
+    readonly #directory: Promise<Directory>
+
+    constructor(state: DurableObjectState, env: DirectoryEnv) {
+      super(state, env)
+      this.#directory = openDirectory({
+        clusters: trust.clusters,
+        storage: state.storage.kv,
+        clock,
+        load: async (cluster) => {
+          const fetch = fetchFor(cluster, env)
+          return fetch === null
+            ? refuse('keys_fetch_failed', { detail: `binding ${cluster.binding} is missing in wrangler.toml` })
+            : loadKeySet(cluster, fetch)
+        },
+        publish: (snapshots) => publish(env, snapshots),
+      })
+    }
+
+    async ask(cluster: string, kid: string): Promise<DirectoryAnswer | null> {
+      return (await this.#directory).ask(cluster, kid)
+    }
+
+    async refresh(): Promise<void> {
+      await (await this.#directory).refresh()
+    }
+
+    async answers(): Promise<ReadonlyMap<string, DirectoryAnswer>> {
+      return (await this.#directory).answers()
+    }
+  }
+
+export type KeyDirectory = InstanceType<ReturnType<typeof keyDirectoryOf>>
+
+/** The VPC service that the cluster names, which alone reaches private addresses and trusts private CAs. */
+function fetchFor({ binding }: Cluster, env: object): FetchFunction | null {
+  if (binding === null) return (url, init) => fetch(url, init)
+  const service: unknown = Object.entries(env).find(([name]) => name === binding)?.[1]
+  return isFetcher(service) ? (url, init) => service.fetch(url, init) : null
+}
+
+const isFetcher = (value: unknown): value is Fetcher =>
+  typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function'
+
+async function publish(env: DirectoryEnv, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
+  if (env.CA_KEY === undefined) return
+  const key = await deriveSealingKey(env.CA_KEY)
+  await Promise.all(
+    [...snapshots].map(async ([name, snapshot]) =>
+      env.KEYS.put(name, await seal(key, name, snapshot), { expirationTtl: ENTRY_LIFE }),
+    ),
+  )
+}

@@ -1,0 +1,103 @@
+// What the KeyDirectory publishes of one cluster, and how it is carried through KV, which is a cache and no root of
+// trust: an entry counts only under its own name and with a MAC that nobody without CA_KEY can make.
+
+import { decodeBase64url, encodeBase64url, equalBytes, hex } from '../../protocol/base64url.ts'
+import { isObject, type Json } from '../../protocol/strict-json.ts'
+import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
+import type { Cluster } from '../../trust/compiled.ts'
+import type { VerificationKey } from './key-set.ts'
+
+/** `shared`: a key of the set stands in another cluster's, too. `stale`: older than it may get. `never`: none yet. */
+export const KEY_STATES = ['usable', 'shared', 'stale', 'never'] as const
+export type KeyState = (typeof KEY_STATES)[number]
+
+export interface Snapshot {
+  /** Which clusters were compared with each other: another trust file, another roster. */
+  readonly roster: string
+  /** Grows with everything that is published; one sequence for all clusters. */
+  readonly sequence: number
+  readonly state: KeyState
+  /** Of the set; null where there is none. */
+  readonly fetchedAt: EpochMilliseconds | null
+  /** Empty unless `usable` or `shared`. */
+  readonly keys: readonly VerificationKey[]
+}
+
+/** Hash of all that says where a set comes from: another issuer or source, another entry. */
+async function sourceHash({ issuer, keys, binding }: Cluster): Promise<string> {
+  return sha256(JSON.stringify([issuer, keys, binding]))
+}
+
+/** The name of a cluster's entry, its owner first. */
+export const entryName = async (cluster: Cluster): Promise<string> =>
+  `keys/${cluster.name}/${await sourceHash(cluster)}`
+
+/** Names the set of clusters, in any order. */
+export const rosterOf = async (clusters: readonly Cluster[]): Promise<string> =>
+  sha256(JSON.stringify((await Promise.all(clusters.map(entryName))).sort()))
+
+const sha256 = async (text: string): Promise<string> =>
+  hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))))
+
+/** A key for this use alone (RFC 5869), out of the secret that every isolate and the object have. */
+export async function deriveSealingKey(caKey: string): Promise<CryptoKey> {
+  const bytes = new TextEncoder()
+  const secret = await crypto.subtle.importKey('raw', bytes.encode(caKey), 'HKDF', false, ['deriveKey'])
+  const hkdf = {
+    name: 'HKDF',
+    hash: 'SHA-256',
+    salt: new Uint8Array(32),
+    info: bytes.encode('muster key set snapshot'),
+  }
+  return crypto.subtle.deriveKey(hkdf, secret, { name: 'HMAC', hash: 'SHA-256', length: 256 }, false, ['sign'])
+}
+
+/** `<base64url MAC>.<JSON>`. */
+export async function seal(key: CryptoKey, name: string, snapshot: Snapshot): Promise<string> {
+  const json = JSON.stringify(snapshot)
+  return `${encodeBase64url(await mac(key, name, json))}.${json}`
+}
+
+/** Null for anything but what `seal` made, with this key and for this name. */
+export async function unseal(key: CryptoKey, name: string, text: string): Promise<Snapshot | null> {
+  const dot = text.indexOf('.')
+  const given = decodeBase64url(text.slice(0, Math.max(0, dot)))
+  const json = text.slice(dot + 1)
+  if (given === null || !equalBytes(given, await mac(key, name, json))) return null
+  return parseSnapshot(JSON.parse(json))
+}
+
+async function mac(key: CryptoKey, name: string, json: string): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(`${name}\n${json}`)))
+}
+
+/** The MAC says that it is ours, not that it is of this version. */
+function parseSnapshot(value: Json): Snapshot | null {
+  if (!isObject(value)) return null
+  const { roster, sequence, state, fetchedAt, keys } = value
+  const known = KEY_STATES.find((name) => name === state)
+  if (typeof roster !== 'string' || typeof sequence !== 'number' || known === undefined) return null
+  if ((fetchedAt !== null && typeof fetchedAt !== 'number') || !Array.isArray(keys)) return null
+  const read = keys.map(parseKey)
+  if (read.includes(null)) return null
+  return {
+    roster,
+    sequence,
+    state: known,
+    fetchedAt: fetchedAt === null ? null : epochMilliseconds(fetchedAt),
+    keys: read.filter((key) => key !== null),
+  }
+}
+
+function parseKey(value: Json): VerificationKey | null {
+  if (!isObject(value) || typeof value.kid !== 'string' || !isObject(value.jwk)) return null
+  const { kid, alg } = value
+  const { kty, crv, n, e, x, y } = value.jwk
+  if (alg === 'RS256' && kty === 'RSA' && typeof n === 'string' && typeof e === 'string') {
+    return { kid, alg, jwk: { kty, n, e } }
+  }
+  if (alg === 'ES256' && kty === 'EC' && crv === 'P-256' && typeof x === 'string' && typeof y === 'string') {
+    return { kid, alg, jwk: { kty, crv, x, y } }
+  }
+  return null
+}

@@ -1,0 +1,46 @@
+// The ban list as an isolate keeps it: a value in memory, never a promise, since no request may wait on another's.
+
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import {
+  type Clock,
+  type EpochSeconds,
+  minutes,
+  type Seconds,
+  seconds,
+  subtractSeconds,
+  toEpochSeconds,
+} from '../../protocol/time.ts'
+import type { BanList } from '../../trust/bans.ts'
+
+/** A ban counts everywhere after so long. */
+const FRESH = seconds(30)
+/** With the database away an old list still serves those who are in: an outage must not end a fleet. */
+const USABLE = minutes(15)
+/** With the database away it is asked so often at most. */
+const PAUSE = seconds(5)
+
+export function keepBanList(
+  load: (now: EpochSeconds) => Promise<BanList>,
+  clock: Clock,
+): () => Promise<Result<BanList>> {
+  let kept: { readonly list: BanList; readonly at: EpochSeconds } | null = null
+  let failedAt: EpochSeconds | null = null
+  return async () => {
+    const now = toEpochSeconds(clock())
+    const within = (age: Seconds) => kept !== null && kept.at >= subtractSeconds(now, age)
+    if (kept !== null && within(FRESH)) return ok(kept.list)
+    if (failedAt === null || failedAt < subtractSeconds(now, PAUSE)) {
+      try {
+        const list = await load(now)
+        kept = { list, at: now }
+        failedAt = null
+        return ok(list)
+      } catch (error) {
+        failedAt = now
+        const message = error instanceof Error ? error.message : 'unknown'
+        console.error(JSON.stringify({ level: 'error', message: 'ban list not loaded', error: message }))
+      }
+    }
+    return kept !== null && within(USABLE) ? ok(kept.list) : refuse('storage_unavailable')
+  }
+}

@@ -1,0 +1,135 @@
+// Table `ban`: who is cut off by hand, and which runners have yet to hear of it.
+
+import { and, asc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm'
+import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import { addSeconds, type EpochSeconds, hours, minutes, subtractSeconds } from '../../protocol/time.ts'
+import type { Ban, BanKind, BanList } from '../../trust/bans.ts'
+import type { Database } from './db.ts'
+import { enrollment, inList, mayLive } from './enrollments.ts'
+import { token } from './tokens.ts'
+
+export const ban = sqliteTable(
+  'ban',
+  {
+    kind: text().$type<BanKind>().notNull(),
+    value: text().notNull(),
+    note: text(),
+    createdAt: integer('created_at').$type<EpochSeconds>().notNull(),
+    sweptAt: integer('swept_at').$type<EpochSeconds>(),
+  },
+  (table) => [primaryKey({ columns: [table.kind, table.value] })],
+)
+
+export type BanRow = typeof ban.$inferSelect
+
+/** A ban that stands already counts as new: its runners are told again. */
+export async function insertBan(db: Database, row: Omit<BanRow, 'sweptAt'>): Promise<void> {
+  const fresh = { note: row.note, createdAt: row.createdAt, sweptAt: null }
+  await db
+    .insert(ban)
+    .values({ ...row, sweptAt: null })
+    .onConflictDoUpdate({ target: [ban.kind, ban.value], set: fresh })
+}
+
+/** Whether there was one. */
+export async function deleteBan(db: Database, { kind, value }: Ban): Promise<boolean> {
+  const gone = await db
+    .delete(ban)
+    .where(and(eq(ban.kind, kind), eq(ban.value, value)))
+    .returning({ kind: ban.kind })
+  return gone.length > 0
+}
+
+/** Newest last. */
+export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ban).orderBy(asc(ban.createdAt))
+
+/** A revoked token ends its enrollments within minutes, and an ended one stays so: the list need not go further back. */
+const REVOCATIONS_LISTED = hours(7 * 24)
+
+export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
+  const bans = await db.select({ kind: ban.kind, value: ban.value }).from(ban)
+  const revoked = await db.select({ id: token.id }).from(token).where(revokedLately(now))
+  return { bans, revokedTokens: revoked.map(({ id }) => id) }
+}
+
+const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds(now, REVOCATIONS_LISTED))
+
+/** Enrollments that are live by the row and whose token was revoked; at most `limit`. */
+export async function revokedEnrollments(db: Database, now: EpochSeconds, limit: number): Promise<string[]> {
+  const select = () => db.select({ id: enrollment.id }).from(token)
+  const bootstrap = await select()
+    .innerJoin(enrollment, eq(enrollment.id, token.enrollmentId))
+    .where(and(revokedLately(now), mayLive(now)))
+    .limit(limit)
+  const runner = await select()
+    .innerJoin(enrollment, and(eq(enrollment.tokenId, token.id), eq(enrollment.mode, 'runner-token')))
+    .where(and(revokedLately(now), mayLive(now)))
+    .limit(limit - bootstrap.length)
+  return [...bootstrap, ...runner].map(({ id }) => id)
+}
+
+const COLUMNS = {
+  enrollment: enrollment.id,
+  'runner-id': enrollment.runnerId,
+  identity: enrollment.identity,
+  token: enrollment.tokenId,
+  tenant: enrollment.tenant,
+}
+
+/** Until then an isolate may serve by a list from before the ban, so whoever was told sooner is told once more. */
+const LISTS_ARE_FRESH = minutes(1)
+
+/** Bans whose runners have not all been told. */
+export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
+  db.select().from(ban).where(isNull(ban.sweptAt)).orderBy(asc(ban.createdAt)).limit(limit)
+
+/** Live enrollments that the ban names and that have yet to hear of it; at most `limit`. */
+export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
+  const untold = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
+  const found = await db
+    .select({ id: enrollment.id })
+    .from(enrollment)
+    .where(and(eq(COLUMNS[row.kind], row.value), mayLive(now), untold))
+    .limit(limit)
+  return found.map(({ id }) => id)
+}
+
+/** Writes down that these were told of the ban, and, where `last`, that nobody is left to be told. */
+export async function markCut(
+  db: Database,
+  row: BanRow,
+  ids: readonly string[],
+  last: boolean,
+  now: EpochSeconds,
+): Promise<void> {
+  if (ids.length > 0) {
+    await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.id, ids))
+  }
+  if (last && now >= addSeconds(row.createdAt, LISTS_ARE_FRESH)) {
+    const same = and(eq(ban.kind, row.kind), eq(ban.value, row.value), eq(ban.createdAt, row.createdAt))
+    await db.update(ban).set({ sweptAt: now }).where(same)
+  }
+}
+
+/** Asks for live enrollments to be drained; their ids. `value` is compared as it is. */
+export async function requestDrain(db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<string[]> {
+  const asked = await db
+    .update(enrollment)
+    .set({ drainAt: now })
+    .where(and(eq(COLUMNS[kind], value), mayLive(now)))
+    .returning({ id: enrollment.id })
+  return asked.map(({ id }) => id)
+}
+
+export async function enrollmentsToDrain(db: Database, limit: number): Promise<string[]> {
+  const found = await db
+    .select({ id: enrollment.id })
+    .from(enrollment)
+    .where(sql`${enrollment.drainAt} IS NOT NULL`)
+    .limit(limit)
+  return found.map(({ id }) => id)
+}
+
+export async function markDrained(db: Database, ids: readonly string[]): Promise<void> {
+  if (ids.length > 0) await db.update(enrollment).set({ drainAt: null }).where(inList(enrollment.id, ids))
+}
