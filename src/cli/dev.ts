@@ -6,8 +6,8 @@ import { CommandError, command, type SharedOptions } from './command.ts'
 interface DevOptions extends SharedOptions {
   readonly port: number
   readonly tlsPort: number
-  readonly var: Record<string, string>
-  readonly outbound: ReadonlyMap<string, URL>
+  readonly var?: Record<string, string>
+  readonly outbound?: ReadonlyMap<string, URL>
   readonly rateLimits?: true
   readonly demo?: true
 }
@@ -16,8 +16,8 @@ export const devCommand = () =>
   command('dev', 'run everything on this machine')
     .option('--port <port>', 'port for plain http (0: any)', toPort, 8787)
     .option('--tls-port <port>', 'port for TLS, which asks for client certificates (0: any)', toPort, 8788)
-    .option('--var <KEY=VALUE>', 'set a variable of the Worker (repeatable)', addVariable, {})
-    .option('--outbound <HOST=URL>', 'answer what the Worker asks of HOST from URL (repeatable)', addOrigin, new Map())
+    .option('--var <KEY=VALUE>', 'set a variable of the Worker (repeatable)', addVariable)
+    .option('--outbound <HOST=URL>', 'answer what the Worker asks of HOST from URL (repeatable)', addOrigin)
     .option('--rate-limits', 'bind the rate limiters of wrangler.toml')
     .addOption(new Option('--demo', 'enroll a runner, and say what to try next'))
     .action((options: DevOptions) => dev(options))
@@ -29,7 +29,7 @@ function toPort(text: string): number {
   return port
 }
 
-function addVariable(text: string, variables: Record<string, string>): Record<string, string> {
+function addVariable(text: string, variables: Record<string, string> = {}): Record<string, string> {
   const [key = '', value] = splitOnce(text)
   if (value === undefined || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(key)) {
     throw new CommandError(`--var takes KEY=VALUE, not ${JSON.stringify(text)}`)
@@ -37,7 +37,7 @@ function addVariable(text: string, variables: Record<string, string>): Record<st
   return { ...variables, [key]: value }
 }
 
-function addOrigin(text: string, origins: ReadonlyMap<string, URL>): ReadonlyMap<string, URL> {
+function addOrigin(text: string, origins: ReadonlyMap<string, URL> = new Map()): ReadonlyMap<string, URL> {
   const [host = '', target] = splitOnce(text)
   const named = URL.parse(`https://${host}`)
   const origin = URL.parse(target ?? '')
@@ -67,8 +67,8 @@ async function dev(options: DevOptions): Promise<void> {
     tlsPort: options.tlsPort,
     persistTo: options.persistTo,
     trust: readTrust(options.trust),
-    variables: options.var,
-    origins: options.outbound,
+    variables: options.var ?? {},
+    origins: options.outbound ?? new Map(),
     rateLimits: options.rateLimits ?? false,
     log: (level, message) => log.write(level, message),
   })

@@ -38,8 +38,50 @@ export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & Local
         }
         return new Response('ok\n')
       }
-      return worker.fetch(new Request(new Request(url, request), { cf }), env, context)
+      return readToEnd(new Request(new Request(url, request), { cf }), (whole) => worker.fetch(whole, env, context))
     },
+  }
+}
+
+/** kj's `canceledUploadGraceBytes`. */
+const CUT_OFF = 65_536
+/** Milliseconds that an answer waits for the rest of a request that nobody wants. */
+const PATIENCE = 1000
+
+/**
+ * workerd cuts a connection whose request it has answered with more than 64 KiB of the body unread, and the answer is
+ * lost with it. Cloudflare's edge reads on; so a large body comes through a stream here, and what the Worker has no
+ * use for is read and dropped before the answer leaves.
+ */
+async function readToEnd(request: Request, answer: (request: Request) => Promise<Response>): Promise<Response> {
+  const { body } = request
+  const length = request.headers.get('content-length')
+  if (body === null || (length !== null && Number(length) <= CUT_OFF)) return answer(request)
+  const { readable, writable } = new IdentityTransformStream()
+  const { promise: answered, resolve } = Promise.withResolvers<void>()
+  const end = pump(body, writable.getWriter(), answered)
+  try {
+    return await answer(new Request(request, { body: readable }))
+  } finally {
+    resolve()
+    await Promise.race([end, new Promise((wake) => setTimeout(wake, PATIENCE))])
+  }
+}
+
+/** Copies until the Worker has answered or wants no more, then reads on and drops. A client that went away ends it. */
+async function pump(body: ReadableStream<Uint8Array>, writer: WritableStreamDefaultWriter, answered: Promise<void>) {
+  let wanted = true
+  const drop = () => {
+    wanted = false
+  }
+  answered.then(drop)
+  try {
+    for await (const chunk of body) {
+      if (wanted) await Promise.race([writer.write(chunk).catch(drop), answered])
+    }
+    if (wanted) await writer.close()
+  } catch {
+    await writer.abort().catch(drop)
   }
 }
 

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { minutes } from '../../src/protocol/time.ts'
+import type { Cluster, CompiledTrust } from '../../src/trust/compiled.ts'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
 const CLI = join(PROJECT, 'src/cli/main.ts')
@@ -110,3 +112,28 @@ export async function runMuster(
 
 const spawnMuster = (args: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess =>
   spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+
+/** A compiled trust file with these clusters, for an edge started in this process. */
+export const trustOf = (clusters: readonly Pick<Cluster, 'issuer' | 'ca'>[] = []): CompiledTrust => ({
+  version: 1,
+  hash: '',
+  trustDomain: 'rootpilot',
+  alsoTrust: [],
+  certificate: { lifetime: minutes(15), reattest: null, onClone: 'end' },
+  aws: { regions: [] },
+  clusters: clusters.map((cluster, i) => ({
+    name: `cluster-${i}`,
+    mode: 'kubernetes',
+    audiences: ['a'],
+    maxTokenLifetime: minutes(10),
+    keys: { from: 'discovery' },
+    binding: null,
+    nodeOptional: false,
+    denyNodes: [],
+    ...cluster,
+  })),
+  bootstrapTenant: 'default',
+  tenants: ['default'],
+  awsMappings: [],
+  kubernetesMappings: [],
+})

@@ -31,8 +31,7 @@ export async function startOutbound(detours: Detours): Promise<Outbound | null> 
   if (hosts.length === 0) return null
   const secret = randomBytes(32).toString('base64url')
   const server = createServer({ requireHostHeader: false }, (request, response) => {
-    const { [SECRET]: given, ...rest } = request.headers
-    if (given === secret && rest.host !== undefined) forward(detours, request, response)
+    if (request.headers[SECRET] === secret) forward(detours, request, response)
     else response.writeHead(403).end()
   })
   const port = await listen(server, 0)
@@ -59,7 +58,7 @@ function outboundWorker(hosts: readonly string[], port: number, secret: string):
       DETOUR: {
         external: {
           address: `127.0.0.1:${port}`,
-          // A proxy's request line names the whole URL.
+          // A proxy's request line names the whole URL, and there is no Host header.
           http: { style: PROXY_STYLE, injectRequestHeaders: [{ name: SECRET, value: secret }] },
         },
       },
@@ -79,7 +78,7 @@ function forward(detours: Detours, request: IncomingMessage, response: ServerRes
     port: origin.port,
     method: request.method ?? 'GET',
     path: `${url.pathname}${url.search}`,
-    headers: withoutSecret(request.rawHeaders),
+    headers: ['Host', url.host, ...withoutSecret(request.rawHeaders)],
     setHost: false,
     ...(ca !== undefined && { ca: [...getCACertificates('default'), ca] }),
   })

@@ -5,7 +5,7 @@ import type { Server } from 'node:http'
 import { join } from 'node:path'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../command.ts'
-import { developmentCa } from './ca.ts'
+import { developmentCa, serverCertificate } from './certificates.ts'
 import { runCrons } from './crons.ts'
 import { applyMigrations } from './migrations.ts'
 import { startOutbound } from './outbound.ts'
@@ -13,7 +13,6 @@ import { PROJECT } from './project.ts'
 import { bundle, readProject, startRuntime } from './runtime.ts'
 import { lockState, type StateFolder, stateFolder } from './state.ts'
 import { listen, plainServer, runScheduled, tlsServer } from './terminator.ts'
-import { serverCertificate } from './tls.ts'
 import { isAnswering, openWire, readWire } from './wire.ts'
 
 export interface EdgeOptions {
@@ -58,8 +57,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
 
   // Ports first: a taken one is the most likely thing to go wrong, and they answer only once the Worker is behind them.
   const behind = { port: 0, secret: randomBytes(32).toString('base64url') }
-  const now = new Date()
-  const certificate = serverCertificate(state, now)
+  const certificate = await serverCertificate(state)
   const open = async (server: Server, port: number, option: string): Promise<number> => {
     closing.push(() => closeServer(server))
     return listen(server, port).catch((error: NodeJS.ErrnoException) => {
@@ -69,12 +67,12 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     })
   }
   const port = await open(plainServer(behind), options.port, '--port')
-  const tlsPort = await open(tlsServer(behind, certificate.key, certificate.cert), options.tlsPort, '--tls-port')
+  const tlsPort = await open(tlsServer(behind, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
 
   const [project, script, ca] = await Promise.all([
     readProject(),
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
-    developmentCa(state, now),
+    developmentCa(state),
   ])
   const outbound = await startOutbound({ origins: options.origins, authorities: authoritiesOf(options.trust) })
   if (outbound !== null) closing.push(outbound.close)

@@ -1,6 +1,6 @@
 // The folder of the local edge's own state, and the lock on it. Holds keys: readable by its owner alone.
 
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
@@ -38,3 +38,10 @@ export function lockState(state: StateFolder, patience: number): (() => void) | 
 
 /** Result code 5 is SQLITE_BUSY. */
 const isBusy = (error: unknown): boolean => error instanceof Error && 'errcode' in error && error.errcode === 5
+
+/** A crash in between leaves the old file or the new one, never half of one. */
+export function writeWhole(path: string, content: string, mode: number): void {
+  const draft = `${path}.${process.pid}`
+  writeFileSync(draft, content, { mode })
+  renameSync(draft, path)
+}

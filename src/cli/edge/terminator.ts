@@ -130,7 +130,9 @@ function forward(request: IncomingMessage, response: ServerResponse, options: Re
   const onward = httpRequest(options)
   onward.on('response', (answer) => relay(answer, response))
   onward.on('error', () => fail(response))
-  response.on('close', () => onward.destroy())
+  // An answer may come before the end of the request; then the client sends on, and reads it after.
+  response.on('close', () => response.writableFinished || onward.destroy())
+  request.on('close', () => request.complete || onward.destroy())
   request.pipe(onward)
 }
 

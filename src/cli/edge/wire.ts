@@ -5,9 +5,8 @@ import { readFileSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import type { Miniflare } from 'miniflare'
-import type { StateFolder } from './state.ts'
+import { type StateFolder, writeWhole } from './state.ts'
 import { listen } from './terminator.ts'
-import { writeFileWhole } from './tls.ts'
 
 export interface Query {
   readonly sql: string
@@ -41,7 +40,7 @@ export async function openWire(state: StateFolder, database: D1): Promise<() => 
   })
   const port = await listen(server, 0)
   const path = wirePath(state)
-  writeFileWhole(path, JSON.stringify({ port, secret }), 0o600)
+  writeWhole(path, JSON.stringify({ port, secret }), 0o600)
   return () => {
     rmSync(path, { force: true })
     server.close()
