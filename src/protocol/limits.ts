@@ -24,6 +24,17 @@ export const CERTIFICATE_BYTES = 10 * 1024
 export const FETCH_TIMEOUT = seconds(3)
 /** How far `x-amz-date` of a signed request may be from now; AWS itself allows 5 to 15 minutes. */
 export const AWS_DATE_LEEWAY = minutes(5)
+/** How long the last good key set of a cluster serves while its issuer cannot be reached. */
+export const KEY_SET_LIFE = hours(24)
+/** A set older than this has missed its hourly refresh. */
+export const KEY_SET_OVERDUE = minutes(70)
+/** An unknown `kid` has a cluster's set fetched again once in this time, worldwide. */
+export const KEY_SET_REFETCH_COOLDOWN = minutes(5)
+/** How long an isolate keeps a set; what cannot be used is asked for again as soon as a refused caller may return. */
+export const KEY_SET_MEMORY = seconds(60)
+export const KEY_SET_UNUSABLE_MEMORY = seconds(10)
+/** From one failed fetch to the next, while a cluster has no set; doubles with each. */
+export const KEY_SET_BACKOFF = { least: seconds(10), most: minutes(5) }
 /** Clock difference allowed to any peer. */
 export const CLOCK_LEEWAY = seconds(60)
 /** A certificate may be renewed this long after its end, and `CLOCK_LEEWAY` more. */

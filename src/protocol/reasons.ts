@@ -93,6 +93,10 @@ export const REASONS = {
     advice:
       'The issuer has no key of this kid: it was rotated away or forged; a new key is picked up at the hourly refresh at the latest.',
   },
+  key_algorithm: {
+    code: 'attestation_invalid',
+    advice: 'The token names a key of another kind than its alg: RS256 needs an RSA key, ES256 a P-256 key.',
+  },
   signature_invalid: {
     code: 'attestation_invalid',
     advice: 'The signature does not verify with the key that it names.',
@@ -136,6 +140,15 @@ export const REASONS = {
     code: 'keys_unavailable',
     advice:
       'Two clusters publish the same signing key, so each could forge the other: give one of them a key of its own.',
+  },
+  keys_fetch_failed: {
+    code: 'keys_unavailable',
+    advice:
+      'The issuer did not give its key set: the detail says what it answered. 401 and 403 mean that anonymous callers may not read it: publish it, or set jwksURI or jwksFile.',
+  },
+  key_directory_unavailable: {
+    code: 'upstream_unavailable',
+    advice: 'The KeyDirectory object did not answer: runners retry by themselves; look at the Cloudflare status.',
   },
   jwks_uri_refused: {
     code: 'keys_unavailable',
