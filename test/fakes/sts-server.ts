@@ -16,7 +16,10 @@ export async function serveSts(sts: FakeSts, port = 0): Promise<StsServer> {
     const headers = request.rawHeaders.flatMap((name, i, all) => (i % 2 ? [] : [[name, all[i + 1] ?? ''] as const]))
     const { method = '', url = '' } = request
     const answer = await sts.answer({ method, target: url, headers, body: Buffer.concat(chunks).toString('latin1') })
-    response.writeHead(answer.status, answer.headers).end(answer.body)
+    if (answer.stall === 'before') return
+    response.writeHead(answer.status, answer.headers)
+    if (answer.stall === 'within') response.write(answer.body)
+    else response.end(answer.body)
   })
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   return {

@@ -20,6 +20,8 @@ export interface FakeAnswer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body: string
+  /** The server's connection hangs: before the status line, or after a part of the body. */
+  readonly stall?: 'before' | 'within'
 }
 
 export interface FakeSts {

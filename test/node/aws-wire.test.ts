@@ -114,3 +114,18 @@ test('a redirect is not followed', async () => {
   expect(await appraise()).toMatchObject({ ok: false, refusal: { reason: 'sts_unavailable' } })
   expect(sts.calls.length - before).toBe(1)
 })
+
+test('a connection that hangs is given up, before the answer and within it', async () => {
+  const head = { status: 200, headers: { 'content-type': 'text/xml' }, body: '<GetCallerIdentityResponse' }
+  sts.instead.push({ ...head, stall: 'before' }, { ...head, stall: 'within' })
+  const unavailable = { ok: false, refusal: { reason: 'sts_unavailable' } }
+  expect(await Promise.all([appraise(), appraise()])).toEqual([unavailable, unavailable])
+})
+
+test('an answer over the limit is not read to its end', async () => {
+  const body = 'x'.repeat(1024 * 1024)
+  sts.instead.push({ status: 200, headers: { 'content-type': 'text/xml' }, body, stall: 'within' })
+  // An answer that was given up for its time has no status in the event.
+  const overLimit = { reason: 'sts_unavailable', claimed: { status: '200' } }
+  expect(await appraise()).toEqual({ ok: false, refusal: overLimit })
+})
