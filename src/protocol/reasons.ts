@@ -172,17 +172,10 @@ export const REASONS = {
   },
   aws_headers: {
     code: 'attestation_invalid',
-    advice:
-      'The header named in the event stands twice, is malformed, may not be signed or is missing from SignedHeaders.',
+    advice: 'The header named in the event stands twice, is malformed, or is signed or unsigned where it must not be.',
   },
-  aws_nonce: {
-    code: 'attestation_invalid',
-    advice: 'x-muster-nonce is not signed exactly once or differs from challengeNonce.',
-  },
-  aws_clock: {
-    code: 'attestation_invalid',
-    advice: 'x-amz-date is more than 5 minutes off: the runner’s clock is wrong.',
-  },
+  aws_nonce: { code: 'attestation_invalid', advice: 'x-muster-nonce is not signed or is not challengeNonce.' },
+  aws_clock: { code: 'attestation_invalid', advice: 'x-amz-date is over 5 minutes off: set the clock of the runner.' },
   sts_signature: {
     code: 'attestation_invalid',
     advice: 'STS says that the signature does not match: the secret key is wrong or a proxy changed the request.',
@@ -200,10 +193,7 @@ export const REASONS = {
     advice: 'STS does not know the access key or its token: it was deleted or belongs to another partition.',
   },
   sts_refused: { code: 'attestation_invalid', advice: 'STS refused the call: see the error code in the event.' },
-  sts_answer: {
-    code: 'attestation_invalid',
-    advice: 'The answer of STS was not exactly one GetCallerIdentityResponse.',
-  },
+  sts_answer: { code: 'attestation_invalid', advice: 'STS did not answer with one GetCallerIdentityResponse.' },
   aws_principal: {
     code: 'attestation_invalid',
     advice: 'The caller is root, a federated user or of another partition: use a role or a user.',
