@@ -34,6 +34,8 @@ export function command(name: string, summary: string): Command {
     .option('--persist-to <dir>', 'folder of the local state', DEFAULT_STATE)
     .option('--remote', 'act on the deployed Muster, with wrangler’s login')
     .option('--env <name>', 'environment of wrangler.toml')
+    // Of a group, what stands after the subcommand's name is the subcommand's.
+    .enablePositionalOptions()
     .helpOption('-h, --help', 'show this help')
     .showHelpAfterError('(--help says what there is)')
 }

@@ -2,6 +2,7 @@
 // `muster`: the commands and how they end. 0 done, 1 refused; `muster runner` has codes of its own.
 
 import { Command } from 'commander'
+import { caCommand } from './ca.ts'
 import { CommandError } from './command.ts'
 import { devCommand } from './dev.ts'
 
@@ -10,6 +11,7 @@ const program = new Command('muster')
   .helpOption('-h, --help', 'show this help')
 
 program.addCommand(devCommand())
+program.addCommand(caCommand())
 
 try {
   await program.parseAsync()

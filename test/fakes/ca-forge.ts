@@ -180,7 +180,9 @@ export async function forgeLeaf(
       ...or(
         options.subjectAltName,
         () =>
-          new SubjectAlternativeNameExtension((options.uris ?? [LEAF_URI]).map((value) => ({ type: 'url', value }))),
+          new SubjectAlternativeNameExtension(
+            (options.uris ?? [LEAF_URI]).map((value) => ({ type: 'url' as const, value })),
+          ),
       ),
       ...(options.more ?? []),
     ],

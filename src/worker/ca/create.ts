@@ -66,7 +66,7 @@ async function createRoot({ development, now }: Options): Promise<KeyAndCertific
   const identifier = await identifierOf(keys)
   const certificate = await sign(
     {
-      subject: subjectOf('Root', identifier, development),
+      subject: nameOf('Root', identifier, development),
       now,
       lifetime: ROOT_LIFETIME,
       extensions: caExtensions(1, identifier, identifier),
@@ -85,7 +85,7 @@ export async function createIssuing(root: KeyAndCertificate, options: Options): 
   const identifier = await identifierOf(keys)
   const certificate = await sign(
     {
-      subject: subjectOf('Issuing CA', identifier, options.development),
+      subject: nameOf('Issuing CA', identifier, options.development),
       now: options.now,
       lifetime: ISSUING_LIFETIME,
       extensions: caExtensions(0, identifier, issuer.identifier),
@@ -136,7 +136,7 @@ export async function createRunnerKey(): Promise<{ readonly key: string; readonl
 }
 
 /** Key identifiers differ, so the names of two CAs do, too: a rotation never has two issuers of one name. */
-function subjectOf(role: string, identifier: string, development: boolean): Name {
+function nameOf(role: string, identifier: string, development: boolean): Name {
   return new Name([
     { O: ['Muster'] },
     ...(development ? [{ OU: [DEVELOPMENT_MARK] }] : []),

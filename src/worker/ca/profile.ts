@@ -107,6 +107,9 @@ export function validityOf(
   if (now < validity.notBefore) {
     return refuse('ca_not_configured', { detail: `CA_CERT is not valid before ${rfc3339(validity.notBefore)}` })
   }
+  if (now > validity.notAfter) {
+    return refuse('ca_not_configured', { detail: `CA_CERT ended ${rfc3339(validity.notAfter)}` })
+  }
   if (notAfter > validity.notAfter) {
     const left = `ends ${rfc3339(validity.notAfter)}, less than one certificate lifetime (${lifetime} s) from now`
     return refuse('ca_not_configured', { detail: `CA_CERT ${left}` })

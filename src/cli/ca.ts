@@ -1,0 +1,119 @@
+// `muster ca`: makes a certificate authority and shows what one is.
+
+import { join } from 'node:path'
+import { systemClock, toEpochSeconds } from '../protocol/time.ts'
+import {
+  CA_FILES,
+  DEFAULT_CA_DIR,
+  loadFolder,
+  readCaFile,
+  refuseTaken,
+  type Shown,
+  showCertificates,
+  writeCaFolder,
+  writeNew,
+} from './ca-folder.ts'
+import { type IssueOptions, issue } from './ca-issue.ts'
+import { CommandError, command, print, type SharedOptions } from './command.ts'
+
+interface DirOptions extends SharedOptions {
+  readonly dir: string
+}
+
+interface InitOptions extends DirOptions {
+  readonly devVars?: true
+}
+
+interface ShowOptions extends DirOptions {
+  readonly url?: string
+}
+
+const DEV_VARS = '.dev.vars'
+
+export function caCommand() {
+  const ca = command('ca', 'make the certificate authority, and certificates from it')
+  ca.addCommand(
+    command('init', 'make a root, to be kept offline, and the issuing certificate')
+      .option('--dir <dir>', 'the new CA folder', DEFAULT_CA_DIR)
+      .option('--dev-vars', `write the secrets to ${DEV_VARS} too, for a plain wrangler dev`)
+      .action((options: InitOptions) => init(options)),
+  )
+  ca.addCommand(
+    command('show', 'what a CA folder holds, and whether its key and certificate are a pair')
+      .option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
+      .option('--url <url>', 'the roots that the Muster at this address hands out, instead of a folder')
+      .action((options: ShowOptions) => show(options)),
+  )
+  ca.addCommand(
+    command('issue', 'make the certificate of a machine that cannot enroll')
+      .option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
+      .requiredOption('--out <dir>', 'where cert.pem, key.pem and ca.pem go')
+      .requiredOption('--tenant <slug>', 'the tenant of its holder')
+      .option('--ttl <duration>', 'how long it lasts: 5m to 2160h', '720h')
+      .action((options: IssueOptions) => issue(options)),
+  )
+  return ca
+}
+
+async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
+  if (devVars) refuseTaken('.', [DEV_VARS])
+  const { createCa } = await import('../worker/ca/create.ts')
+  const ca = await createCa({ development: false, now: toEpochSeconds(systemClock()) })
+  writeCaFolder(dir, ca)
+  if (devVars) {
+    // In double quotes the line ends of a PEM stand as they are.
+    writeNew('.', [[DEV_VARS, `CA_KEY="${ca.issuingKey}"\nCA_CERT="${ca.issuing}"\n`, 0o600]])
+  }
+  const files = Object.values(CA_FILES).map((name) => join(dir, name))
+  const certificates = showCertificates(ca.issuing)
+  print(options, { dir, files: devVars ? [...files, DEV_VARS] : files, certificates }, () =>
+    [
+      ...files.map((file) => `wrote ${file}`),
+      ...(devVars ? [`wrote ${DEV_VARS}`] : []),
+      '',
+      ...certificates.map(line),
+      '',
+      'next:',
+      `  npx wrangler secret put CA_KEY < ${join(dir, CA_FILES.issuingKey)}`,
+      `  npx wrangler secret put CA_CERT < ${join(dir, CA_FILES.issuing)}`,
+      `  keep ${join(dir, CA_FILES.rootKey)} offline: only the next rotation needs it`,
+    ].join('\n'),
+  )
+}
+
+async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
+  if (url !== undefined) return showLive(url, options)
+  const issuing = readCaFile(dir, CA_FILES.issuing)
+  const certificates = showCertificates(issuing)
+  const fault = await loadFolder(dir).then(
+    () => null,
+    (error) => {
+      if (error instanceof CommandError) return error.message
+      throw error
+    },
+  )
+  print(options, { dir, pair: fault === null, fault, certificates }, () =>
+    [...certificates.map(line), fault === null ? 'key and certificates are a pair' : `fault: ${fault}`].join('\n'),
+  )
+  if (fault !== null) process.exitCode = 1
+}
+
+/** An answer that takes longer, or is longer, is no trust bundle. */
+const LIVE_PATIENCE = 10_000
+const LIVE_CHARACTERS = 256 * 1024
+
+async function showLive(url: string, options: SharedOptions): Promise<void> {
+  const address = URL.canParse('/api/bundle.pem', url) ? new URL('/api/bundle.pem', url) : null
+  if (address === null) throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
+  const pem = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(LIVE_PATIENCE) }).then(
+    async (answer) => (answer.ok ? await answer.text() : null),
+    () => null,
+  )
+  if (pem === null || pem.length > LIVE_CHARACTERS) throw new CommandError(`${address} gives no trust bundle`)
+  const certificates = showCertificates(pem)
+  if (certificates.length === 0) throw new CommandError(`${address} gives no trust bundle`)
+  print(options, { url, certificates }, () => certificates.map(line).join('\n'))
+}
+
+const line = ({ subject, notAfter, fingerprint }: Shown): string =>
+  `${subject}\n  until ${notAfter}  sha256 ${fingerprint}`
