@@ -114,16 +114,36 @@ async function enrollAll(check: Check, edge: RunningEdge, keys: Keys): Promise<v
       assert.equal(status, 200, JSON.stringify(answer))
       assert.equal(answer.tenant, 'red')
     })
-    await check(`a role without a tenant does not, signed by ${name}`, () => refused(edge, sign, keys.blue))
+    await check(`a role without a tenant does not, signed by ${name}`, () =>
+      refused(edge, sign, keys.blue, 'tenant_none'),
+    )
     await check(`a wrong secret does not, signed by ${name}`, () =>
-      refused(edge, sign, { ...keys.red, secretAccessKey: 'wrong' }),
+      refused(edge, sign, { ...keys.red, secretAccessKey: 'wrong' }, 'sts_signature'),
     )
   }
+  await check('no line of the log holds a session token, a signature or an access key', async () => {
+    const told = edge.lines.join('\n')
+    for (const { sessionToken = 'Signature=', accessKeyId } of Object.values(keys)) {
+      assert.equal(told.includes(sessionToken) || told.includes(accessKeyId), false)
+    }
+  })
 }
 
-async function refused(edge: RunningEdge, sign: Signer, credentials: AwsCredentials): Promise<void> {
+/** The caller is told one sentence, and the operator the reason. */
+async function refused(edge: RunningEdge, sign: Signer, credentials: AwsCredentials, reason: string): Promise<void> {
   const { status, answer } = await enroll(edge, sign, credentials)
   assert.deepEqual([status, answer.code], [401, 'attestation_invalid'], JSON.stringify(answer))
+  const line = await lineOf(edge, answer.requestId ?? '')
+  assert.equal(JSON.parse(line).reason, reason)
+}
+
+async function lineOf(edge: RunningEdge, requestId: string): Promise<string> {
+  for (let tries = 0; tries < 100; tries++) {
+    const line = edge.lines.find((candidate) => candidate.includes(requestId))
+    if (line !== undefined) return line
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new Error(`no line of the log names request ${requestId}`)
 }
 
 async function enroll(edge: RunningEdge, sign: Signer, credentials: AwsCredentials) {
