@@ -32,7 +32,8 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
 async function withState<T>(state: StateFolder, work: (db: Database) => Promise<T>): Promise<T> {
-  const { readProject, startDatabase } = await import('./edge/runtime.ts')
+  const { readProject } = await import('./edge/project.ts')
+  const { startDatabase } = await import('./edge/runtime.ts')
   const { applyMigrations } = await import('./edge/migrations.ts')
   const project = await readProject()
   const { miniflare, stop } = await startDatabase(state, project)

@@ -291,6 +291,6 @@ describe('sockets', () => {
 test('cron jobs run when they are asked for, each of them', async () => {
   expect((await send(edge.url, { path: '/cdn-cgi/local/scheduled' })).status).toBe(200)
   const { ran } = await reach(edge.url)
-  const { readProject } = await import('../../src/cli/edge/runtime.ts')
+  const { readProject } = await import('../../src/cli/edge/project.ts')
   expect(ran).toEqual([...(await readProject()).crons])
 })

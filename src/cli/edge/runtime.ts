@@ -1,71 +1,11 @@
-// The Worker in workerd: bindings from wrangler.toml, the development entry file bundled, Miniflare to run both.
+// workerd with the Worker in it: Miniflare's part of the local edge.
 
 import { join } from 'node:path'
-import { build } from 'esbuild'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
 import { OUTBOUND_WORKER } from './outbound.ts'
-import { PROJECT } from './project.ts'
+import { PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
 import { watchWorkerd, workerdEnvironment } from './watchdog.ts'
-
-export interface Project {
-  readonly name: string
-  readonly crons: readonly string[]
-  readonly migrations: string
-  readonly variables: Readonly<Record<string, Json>>
-  readonly worker: V4WorkerOptions
-}
-
-/** What wrangler.toml says, as wrangler itself reads it. Secrets of `.dev.vars` stay out: they are `wrangler dev`'s. */
-export async function readProject(env?: string): Promise<Project> {
-  process.env.WRANGLER_LOG = 'none'
-  const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import('wrangler')
-  const config = unstable_readConfig({ config: join(PROJECT, 'wrangler.toml'), env })
-  const { workerOptions } = unstable_getMiniflareWorkerOptions(config, env)
-  const migrations =
-    config.d1_databases.find(({ binding }: { binding: string }) => binding === 'DB')?.migrations_dir ?? 'migrations'
-  // A VPC service is reached through Cloudflare only.
-  const { vpcServices: _, vpcNetworks: __, ...local } = workerOptions
-  return {
-    name: config.name ?? 'muster',
-    crons: config.triggers.crons ?? [],
-    migrations: join(PROJECT, migrations),
-    variables: { ...config.vars } as Record<string, Json>,
-    worker: { ...local, modules: [], name: config.name ?? 'muster' },
-  }
-}
-
-/** One ES module: the entry file with all that it imports; `trust` takes the place of the compiled trust file. */
-export async function bundle(entry: string, trust: unknown): Promise<string> {
-  const result = await build({
-    entryPoints: [entry],
-    absWorkingDir: PROJECT,
-    bundle: true,
-    write: false,
-    format: 'esm',
-    platform: 'browser',
-    target: 'es2024',
-    conditions: ['workerd', 'worker', 'browser'],
-    external: ['cloudflare:*', 'node:*'],
-    jsx: 'automatic',
-    jsxImportSource: 'hono/jsx',
-    keepNames: true,
-    sourcemap: 'inline',
-    logLevel: 'silent',
-    plugins: [
-      {
-        name: 'trust',
-        setup: ({ onResolve, onLoad }) => {
-          onResolve({ filter: /^#trust$/ }, () => ({ path: 'trust', namespace: 'trust' }))
-          onLoad({ filter: /^trust$/, namespace: 'trust' }, () => ({ contents: JSON.stringify(trust), loader: 'json' }))
-        },
-      },
-    ],
-  })
-  const [output] = result.outputFiles
-  if (output === undefined) throw new Error('esbuild made no output')
-  return output.text
-}
 
 export interface RuntimeOptions {
   readonly project: Project
@@ -105,18 +45,17 @@ export const startDatabase = (state: StateFolder, { worker: { d1Databases } }: P
 async function start(state: StateFolder, workers: V4WorkerOptions[], log: RuntimeOptions['log']): Promise<Runtime> {
   const unsafeRuntimeEnv = workerdEnvironment(state)
   const unwatch = watchWorkerd(state)
-  const miniflare = new Miniflare(
-    convertV4MiniflareOptions({
-      workers,
-      resourcePersistencePath: state.resources,
-      unsafeRuntimeEnv,
-      log: new NoOpLog(),
-      handleStructuredLogs: ({ level, message }) => log(level, message),
-      // The terminator's is taken; without one Miniflare asks Cloudflare for an example.
-      cf: false,
-      telemetry: { enabled: false },
-    }),
-  )
+  const options = convertV4MiniflareOptions({
+    workers,
+    resourcePersistencePath: state.resources,
+    unsafeRuntimeEnv,
+    log: new NoOpLog(),
+    handleStructuredLogs: ({ level, message }) => log(level, message),
+    // The terminator's is taken; without one Miniflare asks Cloudflare for an example.
+    cf: false,
+    telemetry: { enabled: false },
+  })
+  const miniflare = withoutSignals(() => new Miniflare(options))
   const stop = async (): Promise<void> => {
     await miniflare.dispose()
     await unwatch()
@@ -129,3 +68,16 @@ async function start(state: StateFolder, workers: V4WorkerOptions[], log: Runtim
   }
   return { miniflare, stop }
 }
+
+/** Miniflare ends the process on a signal, with a code of its own; here that is the command's business. */
+function withoutSignals<T>(make: () => T): T {
+  const before = SIGNALS.map((signal) => process.listeners(signal))
+  const made = make()
+  for (const [i, signal] of SIGNALS.entries()) {
+    for (const listener of process.listeners(signal)) {
+      if (!before[i]?.includes(listener)) process.removeListener(signal, listener)
+    }
+  }
+  return made
+}
+const SIGNALS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP']

@@ -5,12 +5,12 @@ import type { Server } from 'node:http'
 import { join } from 'node:path'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../command.ts'
+import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
 import { runCrons } from './crons.ts'
 import { applyMigrations } from './migrations.ts'
 import { startOutbound } from './outbound.ts'
-import { PROJECT } from './project.ts'
-import { bundle, readProject, startRuntime } from './runtime.ts'
+import { PROJECT, readProject } from './project.ts'
 import { lockState, type StateFolder, stateFolder } from './state.ts'
 import { listen, plainServer, runScheduled, tlsServer } from './terminator.ts'
 import { isAnswering, openWire, readWire } from './wire.ts'
@@ -69,8 +69,10 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const port = await open(plainServer(behind), options.port, '--port')
   const tlsPort = await open(tlsServer(behind, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
 
-  const [project, script, ca] = await Promise.all([
+  const [project, { startRuntime }, script, ca] = await Promise.all([
     readProject(),
+    // Miniflare takes as long to load as wrangler.toml to be read.
+    import('./runtime.ts'),
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
     developmentCa(state),
   ])

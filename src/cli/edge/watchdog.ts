@@ -3,14 +3,14 @@
 import { spawn } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { PROJECT } from './project.ts'
 import type { StateFolder } from './state.ts'
 
 /** What Miniflare starts in the place of workerd, and the environment that it needs. */
 export function workerdEnvironment(state: StateFolder): Record<string, string> {
   if (process.platform === 'win32') return {}
   // Miniflare reads this one from its own environment.
-  process.env.MINIFLARE_WORKERD_PATH = fileURLToPath(new URL('./workerd.sh', import.meta.url))
+  process.env.MINIFLARE_WORKERD_PATH = join(PROJECT, 'src/cli/edge/workerd.sh')
   return { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: pidFile(state) }
 }
 
