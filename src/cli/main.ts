@@ -8,6 +8,7 @@ import { devCommand } from './dev.ts'
 
 const program = new Command('muster')
   .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
+  .enablePositionalOptions()
   .helpOption('-h, --help', 'show this help')
 
 program.addCommand(devCommand())
