@@ -1,11 +1,13 @@
 // Every test file in workerd starts on a migrated database.
 import { applyD1Migrations, type D1Migration, env } from 'cloudflare:test'
+import type { KeyDirectory } from '../../src/worker/keysets/key-directory.ts'
 
 declare global {
   namespace Cloudflare {
     interface Env {
       readonly DB: D1Database
       readonly KEYS: KVNamespace
+      readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
       readonly MIGRATIONS: D1Migration[]
     }
   }

@@ -106,12 +106,12 @@ export class Directory {
    * missed its refresh, or lacks the `kid`. Null where the trust file has no such cluster.
    */
   async ask(name: string, kid: string): Promise<DirectoryAnswer | null> {
-    const asked = this.#sources.clock()
+    const known = this.#records.get(name)?.set
     const untried = this.#sources.clusters.filter((cluster) => this.#records.get(cluster.name)?.tried === false)
     await Promise.all(untried.map((cluster) => this.#load(cluster)))
     const cluster = this.#sources.clusters.find((known) => known.name === name)
     if (cluster === undefined) return null
-    if (this.#isDue(name, kid, asked)) await this.#load(cluster)
+    if (this.#isDue(name, kid, known)) await this.#load(cluster)
     this.#advance(false)
     void this.publish()
     return this.#answer(name)
@@ -149,7 +149,7 @@ export class Directory {
     }
   }
 
-  #isDue(name: string, kid: string, asked: EpochMilliseconds): boolean {
+  #isDue(name: string, kid: string, known: KeySet | null | undefined): boolean {
     const now = this.#sources.clock()
     const record = this.#record(name)
     const { set, fetchedAt, attemptedAt, refetchedAt } = record
@@ -159,7 +159,7 @@ export class Directory {
     }
     if (attemptedAt !== null && now > after(attemptedAt, KEY_SET_OVERDUE)) return true
     // What came since the question is no older than a refetch would be.
-    if (set.keys.some((key) => key.kid === kid) || fetchedAt >= asked) return false
+    if (set.keys.some((key) => key.kid === kid) || set !== known) return false
     if (underWay) return true
     if (refetchedAt !== null && now < after(refetchedAt, KEY_SET_REFETCH_COOLDOWN)) return false
     this.#keep(name, { ...record, refetchedAt: now })
