@@ -24,7 +24,7 @@ export async function issue(options: IssueOptions): Promise<void> {
   const { tenant, dir, out } = options
   const lifetime = readLifetime(options.ttl)
   const { readTrust } = await import('./trust.ts')
-  const trust = readTrust(options.trust)
+  const trust = await readTrust(options.trust)
   if (!trust.tenants.includes(tenant)) {
     const known = trust.tenants.join(', ')
     throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${options.trust}; there is ${known}`)

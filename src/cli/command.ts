@@ -25,19 +25,21 @@ export class CommandError extends Error {
 
 /** A command of `muster` with the shared options. */
 export function command(name: string, summary: string): Command {
-  return new Command(name)
-    .summary(summary)
-    .description(summary)
-    .option('--json', 'print JSON for a program to read')
-    .option('--trust <file>', 'the trust file', 'trust.yaml')
-    .option('--local', 'act on the local state (the default)')
-    .option('--persist-to <dir>', 'folder of the local state', DEFAULT_STATE)
-    .option('--remote', 'act on the deployed Muster, with wrangler’s login')
-    .option('--env <name>', 'environment of wrangler.toml')
-    // Of a group, what stands after the subcommand's name is the subcommand's.
-    .enablePositionalOptions()
-    .helpOption('-h, --help', 'show this help')
-    .showHelpAfterError('(--help says what there is)')
+  return (
+    new Command(name)
+      .summary(summary)
+      .description(summary)
+      .option('--json', 'print JSON for a program to read')
+      .option('--trust <file>', 'the trust file', 'trust.yaml')
+      .option('--local', 'act on the local state (the default)')
+      .option('--persist-to <dir>', 'folder of the local state', DEFAULT_STATE)
+      .option('--remote', 'act on the deployed Muster, with wrangler’s login')
+      .option('--env <name>', 'environment of wrangler.toml')
+      // Of a group, what stands after the subcommand's name is the subcommand's.
+      .enablePositionalOptions()
+      .helpOption('-h, --help', 'show this help')
+      .showHelpAfterError('(--help says what there is)')
+  )
 }
 
 /** One line for a person, or the value as JSON on one line. */

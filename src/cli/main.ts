@@ -5,6 +5,9 @@ import { Command } from 'commander'
 import { caCommand } from './ca.ts'
 import { CommandError } from './command.ts'
 import { devCommand } from './dev.ts'
+import { eventsCommand, explainCommand } from './events.ts'
+import { tokenCommand } from './token.ts'
+import { trustCommand } from './trust.ts'
 
 const program = new Command('muster')
   .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
@@ -13,6 +16,10 @@ const program = new Command('muster')
 
 program.addCommand(devCommand())
 program.addCommand(caCommand())
+program.addCommand(trustCommand())
+program.addCommand(tokenCommand())
+program.addCommand(eventsCommand())
+program.addCommand(explainCommand())
 
 try {
   await program.parseAsync()

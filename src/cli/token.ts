@@ -49,7 +49,7 @@ Examples:
 
 async function mint(options: MintOptions): Promise<void> {
   const { readTrust } = await import('./trust.ts')
-  const trust = readTrust(options.trust)
+  const trust = await readTrust(options.trust)
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
   const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)
   if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')

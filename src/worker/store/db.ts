@@ -2,7 +2,7 @@
 
 import { DrizzleQueryError, sql } from 'drizzle-orm'
 import type { BatchItem } from 'drizzle-orm/batch'
-import { drizzle } from 'drizzle-orm/d1'
+import { type AnyD1Database, drizzle } from 'drizzle-orm/d1'
 import type { BaseSQLiteDatabase } from 'drizzle-orm/sqlite-core'
 
 /** Enough for single statements; both drivers have it. */
@@ -11,7 +11,7 @@ export type Database = BaseSQLiteDatabase<'async', unknown, Record<string, never
 /** D1 itself, whose batch is one transaction. */
 export type BatchDatabase = ReturnType<typeof openDatabase>
 
-export const openDatabase = (binding: D1Database) => drizzle(binding)
+export const openDatabase = (binding: AnyD1Database) => drizzle(binding)
 
 export type Statement = BatchItem<'sqlite'>
 

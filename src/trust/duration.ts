@@ -1,0 +1,40 @@
+// Durations as the trust file and the CLI take them: Go's, with whole numbers of h, m, s in falling order. Pure.
+
+import { type Seconds, seconds } from '../protocol/time.ts'
+
+const UNITS = [
+  ['h', 3600],
+  ['m', 60],
+  ['s', 1],
+] as const
+
+/** More digits than any sane number of seconds has. */
+const MOST_DIGITS = 8
+
+/** `600s`, `10m`, `1h30m`; null for anything else: a bare number, `d`, `ms`, a fraction, a sign, another order. */
+export function parseDuration(text: string): Seconds | null {
+  let rest = text
+  let total = 0
+  for (const [unit, size] of UNITS) {
+    let digits = 0
+    while (digits < rest.length && isDigit(rest[digits])) digits++
+    if (digits === 0 || digits > MOST_DIGITS || rest[digits] !== unit) continue
+    total += Number(rest.slice(0, digits)) * size
+    rest = rest.slice(digits + 1)
+  }
+  return text !== '' && rest === '' ? seconds(total) : null
+}
+
+const isDigit = (c: string | undefined): boolean => c !== undefined && c >= '0' && c <= '9'
+
+/** The shortest text of a duration. */
+export function formatDuration(duration: Seconds): string {
+  let rest: number = duration
+  let text = ''
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(rest / size)
+    if (count > 0) text += `${count}${unit}`
+    rest -= count * size
+  }
+  return text === '' ? '0s' : text
+}

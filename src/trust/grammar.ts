@@ -1,0 +1,106 @@
+// What single values of the trust file may be. Exact grammars, no patterns of the operator's own. Pure.
+
+import { everyCharacter, isLowerOrDigit } from '../protocol/spiffe-id.ts'
+
+const isDigit = (c: string): boolean => c >= '0' && c <= '9'
+const isLetter = (c: string): boolean => (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+
+/** `[a-z0-9-]{1,40}`: the first segment of a runner ID. */
+export const isClusterName = (text: string): boolean =>
+  text.length >= 1 && text.length <= 40 && everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-')
+
+/** RFC 1123 label, as Kubernetes names namespaces. */
+export const isLabelName = (text: string): boolean =>
+  text.length >= 1 &&
+  text.length <= 63 &&
+  everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-') &&
+  !text.startsWith('-') &&
+  !text.endsWith('-')
+
+/** RFC 1123 subdomain, as Kubernetes names ServiceAccounts, pods and nodes: at most 253 in all. */
+export const isSubdomain = (text: string): boolean =>
+  text.length <= 253 &&
+  text.split('.').every((part) => {
+    const [first, last] = [part[0], part.at(-1)]
+    return (
+      first !== undefined &&
+      last !== undefined &&
+      isLowerOrDigit(first) &&
+      isLowerOrDigit(last) &&
+      everyCharacter(part, (c) => isLowerOrDigit(c) || c === '-')
+    )
+  })
+
+/** 12 ASCII digits. */
+export const isAwsAccount = (text: string): boolean => text.length === 12 && everyCharacter(text, isDigit)
+
+/** IAM names: letters, digits and `+=,.@_-`, at most 64. */
+export const isIamName = (text: string): boolean =>
+  text.length >= 1 &&
+  text.length <= 64 &&
+  everyCharacter(text, (c) => isLetter(c) || isDigit(c) || '+=,.@_-'.includes(c))
+
+/** Areas of the commercial partition. Others (`us-gov-`, `cn-`, `us-iso`, `eusc-`) have other endpoints and ARNs. */
+const AREAS = ['af', 'ap', 'ca', 'eu', 'il', 'me', 'mx', 'sa', 'us']
+const DIRECTIONS = ['north', 'south', 'east', 'west', 'central', 'northeast', 'northwest', 'southeast', 'southwest']
+
+/** The form of a region of the commercial partition: `<area>-<direction>-<digit>`. */
+export function isAwsRegion(text: string): boolean {
+  const [area = '', direction = '', number = '', ...rest] = text.split('-')
+  return (
+    rest.length === 0 &&
+    AREAS.includes(area) &&
+    DIRECTIONS.includes(direction) &&
+    number.length === 1 &&
+    number >= '1' &&
+    number <= '9'
+  )
+}
+
+/** What EKS puts at the end of its issuers. */
+export const isEksId = (text: string): boolean =>
+  text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || isDigit(c))
+
+/** Projects, locations and cluster names of Google Cloud: lower case, digits, `-`; a project may carry `domain:`. */
+export const isGoogleName = (text: string): boolean =>
+  text.length >= 1 &&
+  text.length <= 63 &&
+  everyCharacter(text, (c) => isLowerOrDigit(c) || '-.:'.includes(c)) &&
+  isLowerOrDigit(text[0] ?? '')
+
+/** An audience is compared byte for byte; only what could not be seen in a file is refused. */
+export const isAudience = (text: string): boolean =>
+  text.length >= 1 && text.length <= 255 && everyCharacter(text, (c) => c > ' ' && c <= '~')
+
+/** A name of a binding in wrangler.toml. */
+export const isBindingName = (text: string): boolean =>
+  text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || isDigit(c) || c === '_') && !isDigit(text[0] ?? '0')
+
+/** Why `text` cannot be an address to fetch keys from, or null. Its bytes are kept as they are. */
+export function httpsFault(text: string): string | null {
+  if (!text.startsWith('https://')) return 'must begin with https://'
+  if (!everyCharacter(text, (c) => c > ' ' && c <= '~' && !'"\'<>\\^`{|}'.includes(c)))
+    return 'holds a character that no URL has'
+  if (text.includes('?')) return 'must have no query'
+  if (text.includes('#')) return 'must have no fragment'
+  const url = URL.parse(text)
+  if (url === null) return 'is not a URL'
+  if (url.username !== '' || url.password !== '' || authorityOf(text).includes('@'))
+    return 'must have no user name or password'
+  if (authorityOf(text) !== url.host && authorityOf(text) !== `${url.host}:443`)
+    return `must be written as https://${url.host}…`
+  if (url.pathname.includes('/../') || url.pathname !== (pathOf(text) || '/'))
+    return 'has a path that would be read in another way'
+  return null
+}
+
+/** Whether only a private network could answer at this address: an IP address or a name of no public zone. */
+export function isPrivateAddress(text: string): boolean {
+  const host = URL.parse(text)?.hostname ?? ''
+  if (host.startsWith('[') || everyCharacter(host, (c) => isDigit(c) || c === '.')) return true
+  const last = host.slice(host.lastIndexOf('.') + 1)
+  return !host.includes('.') || ['localhost', 'local', 'internal', 'svc', 'lan', 'home', 'corp'].includes(last)
+}
+
+const authorityOf = (url: string): string => url.slice('https://'.length).split('/', 1)[0] ?? ''
+const pathOf = (url: string): string => url.slice('https://'.length + authorityOf(url).length)
