@@ -178,7 +178,7 @@ async function isPair(signer: PrivateKey, { certificate }: IssuingCertificate): 
 }
 
 /** What a leaf's AKI says: the issuer's SKI (RFC 5280 §4.2.1.1), or one by our own rule where it has none. */
-const authorityKeyIdentifierOf = async ({ extensions, publicKey }: Certificate): Promise<Bytes> =>
+export const authorityKeyIdentifierOf = async ({ extensions, publicKey }: Certificate): Promise<Bytes> =>
   extensions.subjectKeyIdentifier ?? keyIdentifierOf(publicKey)
 
 const isSelfIssued = ({ issuer, subject }: Certificate): boolean => sameBytes(issuer, subject)

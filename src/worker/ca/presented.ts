@@ -4,7 +4,7 @@ import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
 import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
-import type { Authority } from './authority.ts'
+import { type Authority, authorityKeyIdentifierOf } from './authority.ts'
 import { readCertificate, sameBytes } from './inspect.ts'
 import { isPemFault, parsePem } from './pem.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
@@ -20,6 +20,8 @@ export interface Presented extends Subject {
   readonly notAfter: EpochSeconds
   /** End of the issuing certificate, which no grace extends. */
   readonly issuerNotAfter: EpochSeconds
+  /** Key identifier of the issuing certificate, in hexadecimal. */
+  readonly issuerKeyId: string
   /** Whether `signature` (r ‖ s) over `signed` is by this certificate's key. */
   readonly signed: (signature: Bytes, signed: Bytes) => Promise<boolean>
 }
@@ -53,6 +55,7 @@ export async function verifyPresented(
       notBefore: certificate.notBefore,
       notAfter: certificate.notAfter,
       issuerNotAfter: issuer.certificate.notAfter,
+      issuerKeyId: hex(await authorityKeyIdentifierOf(issuer.certificate)),
       signed: (signature, signed) => verifyP256(key, signature, signed),
     })
   }
