@@ -4,11 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../worker/store/db.ts'
 import { openThrough } from '../worker/store/proxy.ts'
 import { CommandError, type SharedOptions } from './command.ts'
+import { applyMigrations } from './edge/migrations.ts'
+import { type Project, readProject } from './edge/project.ts'
 import { lockState, type StateFolder, stateFolder } from './edge/state.ts'
 import { isAnswering, queryOverWire, readWire, runQuery } from './edge/wire.ts'
 
 /** Milliseconds for other commands to be done with the state. */
-const PATIENCE = 30_000
+const PATIENCE = 60_000
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
@@ -18,24 +20,23 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
   }
   const state = stateFolder(options.persistTo)
   const deadline = Date.now() + PATIENCE
+  let project: Project | null = null
   while (Date.now() < deadline) {
-    const unlock = lockState(state, 0)
-    if (unlock !== null) return withState(state, work).finally(unlock)
     const wire = readWire(state)
     if (wire !== null && (await isAnswering(wire))) {
       return work(openThrough((sql, params) => queryOverWire(wire, { sql, params })))
     }
+    project ??= await readProject(options.env)
+    const unlock = lockState(state, 0)
+    if (unlock !== null) return withState(state, project, work).finally(unlock)
     await sleep(20 + Math.random() * 80)
   }
   throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
-async function withState<T>(state: StateFolder, work: (db: Database) => Promise<T>): Promise<T> {
-  const { readProject } = await import('./edge/project.ts')
+async function withState<T>(state: StateFolder, project: Project, work: (db: Database) => Promise<T>): Promise<T> {
   const { startDatabase } = await import('./edge/runtime.ts')
-  const { applyMigrations } = await import('./edge/migrations.ts')
-  const project = await readProject()
   const { miniflare, stop } = await startDatabase(state, project)
   try {
     const database = await miniflare.getD1Database('DB')

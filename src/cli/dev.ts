@@ -66,10 +66,11 @@ async function dev(options: DevOptions): Promise<void> {
     port: options.port,
     tlsPort: options.tlsPort,
     persistTo: options.persistTo,
-    trust: readTrust(options.trust),
+    trust: await readTrust(options.trust),
     variables: options.var ?? {},
     origins: options.outbound ?? new Map(),
     rateLimits: options.rateLimits ?? false,
+    environment: options.env,
     log: (level, message) => log.write(level, message),
   })
   const { url, tlsUrl, caFile } = edge

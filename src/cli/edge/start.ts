@@ -24,6 +24,8 @@ export interface EdgeOptions {
   /** `host` or `host:port` → origin that answers in its place. */
   readonly origins: ReadonlyMap<string, URL>
   readonly rateLimits: boolean
+  /** wrangler's environment. */
+  readonly environment?: string | undefined
   /** The Worker's log, a line at a time. */
   readonly log: (level: string, message: string) => void
   /** Entry file of the Worker, from the top of the project. */
@@ -70,7 +72,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const tlsPort = await open(tlsServer(behind, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
 
   const [project, { startRuntime }, script, ca] = await Promise.all([
-    readProject(),
+    readProject(options.environment),
     // Miniflare takes as long to load as wrangler.toml to be read.
     import('./runtime.ts'),
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
