@@ -11,7 +11,9 @@ import { type Env, missingBindings } from './env.ts'
 import type { RunnerSources } from './fleet/presence.ts'
 import { runnerWith } from './fleet/runner.ts'
 import { makeApp } from './http/app.ts'
-import { keyDirectoryOf } from './keysets/key-directory.ts'
+import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
+import { makeFindKey } from './keysets/key-sets.ts'
+import { deriveSealingKey } from './keysets/snapshot.ts'
 import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
@@ -61,15 +63,44 @@ export function compose(
 
 export function makeDoor(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Door {
   const database = openDatabase(env.DB)
+  const withinRate: Door['withinRate'] = async (rate, key) =>
+    (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
+  const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
   return {
     clock,
     trust,
-    attestors: makeAttestors({ findToken: (hash) => findToken(database, hash) }),
+    attestors: makeAttestors({
+      findToken: (hash) => findToken(database, hash),
+      aws: {
+        regions: trust.aws.regions,
+        fetch: (url, init) => fetch(url, init),
+        allowKey: (accessKeyId) => withinRate('identities', `access key ${accessKeyId}`),
+      },
+      workloads: {
+        clusters: trust.clusters,
+        findKey: makeFindKey({
+          clusters: trust.clusters,
+          readEntry: (name) => env.KEYS.get(name),
+          sealingKey: sealingKeyOf(env),
+          askDirectory: (cluster, kid) => directory().ask(cluster, kid),
+        }),
+      },
+    }),
     database,
     banList: keepBanList((now) => loadBanList(database, now), clock),
     runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
+    refreshKeySets: () => directory().refresh(),
     authority: authorityOf(env, development),
-    withinRate: async (rate, key) => (await limiterOf(env, rate)?.limit({ key }))?.success ?? true,
+    withinRate,
+  }
+}
+
+/** The key that entries of KV are sealed with; null without a CA, when nothing there can be believed. */
+function sealingKeyOf(env: Env): () => Promise<CryptoKey | null> {
+  let key: CryptoKey | null = null
+  return async () => {
+    if (key === null && env.CA_KEY) key = await deriveSealingKey(env.CA_KEY)
+    return key
   }
 }
 

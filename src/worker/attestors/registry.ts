@@ -2,15 +2,28 @@
 
 import type { Mode } from '../../protocol/modes.ts'
 import type { Attestor } from './attestor.ts'
+import { type AwsSources, awsSts } from './aws-sts.ts'
 import { bootstrapToken, type FindToken } from './bootstrap-token.ts'
+import { kubernetes, type WorkloadSources } from './kubernetes.ts'
+import { runnerToken } from './runner-token.ts'
 
 /** What the attestors need of the rest of the Worker. */
 export interface AttestorSources {
   readonly findToken: FindToken
+  readonly aws: AwsSources
+  readonly workloads: WorkloadSources
 }
 
 export type Attestors = Partial<Record<Mode, Attestor>>
 
-export const makeAttestors = (sources: AttestorSources): Attestors => ({
-  'bootstrap-token': bootstrapToken(sources.findToken),
-})
+export function makeAttestors({ findToken, aws, workloads }: AttestorSources): Attestors {
+  const workload = kubernetes(workloads)
+  return {
+    'bootstrap-token': bootstrapToken(findToken),
+    'runner-token': runnerToken(findToken),
+    'aws-sts': awsSts(aws),
+    'gke-oidc': workload,
+    'eks-oidc': workload,
+    kubernetes: workload,
+  }
+}

@@ -8,5 +8,7 @@ export const EVERY_HOUR = '0 * * * *'
 const EVENTS_KEPT = hours(30 * 24)
 
 export async function runCron(door: Door, cron: string): Promise<void> {
-  if (cron === EVERY_HOUR) await pruneEvents(door.database, subtractSeconds(toEpochSeconds(door.clock()), EVENTS_KEPT))
+  if (cron !== EVERY_HOUR) return
+  await pruneEvents(door.database, subtractSeconds(toEpochSeconds(door.clock()), EVENTS_KEPT))
+  if (door.trust.clusters.length > 0) await door.refreshKeySets()
 }

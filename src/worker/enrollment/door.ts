@@ -18,6 +18,8 @@ export interface Door {
   readonly banList: () => Promise<Result<BanList>>
   /** The object of an enrollment: addressed only once its certificate or its reservation is proven. */
   readonly runnerOf: (enrollmentId: string) => DurableObjectStub<Runner>
+  /** Has every cluster's key set fetched anew. */
+  readonly refreshKeySets: () => Promise<void>
   /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
   readonly authority: () => Promise<Result<Authority>>
   /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */
