@@ -1,0 +1,161 @@
+// The main job from outside: a local edge, the CLI, a runner's request over TLS, and OpenSSL as the judge.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Agent, request } from 'undici'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
+import type { Problem } from '../../src/protocol/refusals.ts'
+import { enrollBody, makeRequester, type Requester } from '../fakes/requester.ts'
+import { type RunningEdge, startEdge } from './edge.ts'
+
+const hasOpenssl = spawnSync('openssl', ['version']).status === 0
+let edge: RunningEdge
+let dispatcher: Agent
+
+beforeAll(async () => {
+  edge = await startEdge()
+  dispatcher = trusting(edge)
+})
+afterAll(async () => {
+  await dispatcher.close()
+  await edge.stop()
+})
+
+const trusting = ({ caFile }: RunningEdge) => new Agent({ connect: { ca: readFileSync(caFile) } })
+
+async function mint(...args: string[]): Promise<{ id: string; token: string }> {
+  const { stdout, stderr, code } = await edge.muster('token', 'mint', '--tenant', 'acme', '--json', ...args)
+  expect(stderr).toBe('')
+  expect(code).toBe(0)
+  return JSON.parse(stdout)
+}
+
+async function enroll(requester: Requester, token: string): Promise<{ status: number; text: string }> {
+  const body = JSON.stringify(enrollBody(requester, { mode: 'bootstrap-token', token }))
+  const answer = await request(`${edge.tlsUrl}/api/enroll`, {
+    method: 'POST',
+    body,
+    dispatcher,
+    headers: { 'content-type': 'application/json' },
+  })
+  return { status: answer.statusCode, text: await answer.body.text() }
+}
+
+const problem = ({ text }: { text: string }): Problem => JSON.parse(text)
+const granted = ({ text }: { text: string }): EnrollAnswer => JSON.parse(text)
+
+test('a certificate of the local edge passes OpenSSL for client and server use', async ({ skip }) => {
+  if (!hasOpenssl) skip('openssl is not on the PATH')
+  const answer = granted(await enroll(await makeRequester(), (await mint()).token))
+  const folder = mkdtempSync(join(tmpdir(), 'muster-enroll-'))
+  const [leaf, chain, roots] = ['leaf', 'chain', 'roots'].map((name) => join(folder, `${name}.pem`)) as [
+    string,
+    string,
+    string,
+  ]
+  writeFileSync(leaf, answer.certificate)
+  writeFileSync(chain, answer.chain)
+  writeFileSync(roots, answer.trustBundle)
+  for (const purpose of ['sslclient', 'sslserver']) {
+    const verified = execFileSync('openssl', [
+      'verify',
+      '-x509_strict',
+      '-purpose',
+      purpose,
+      '-CAfile',
+      roots,
+      '-untrusted',
+      chain,
+      leaf,
+    ])
+    expect(verified.toString()).toContain('OK')
+  }
+  const text = execFileSync('openssl', ['x509', '-in', leaf, '-noout', '-ext', 'subjectAltName']).toString()
+  expect(text.match(/URI:|DNS:|IP:|email:/g)).toEqual(['URI:'])
+})
+
+describe('explain', () => {
+  test('tells apart what the caller cannot', async () => {
+    const [used, revoked, expired] = [await mint(), await mint(), await mint('--ttl', '1s')]
+    await enroll(await makeRequester(), used.token)
+    expect((await edge.muster('token', 'revoke', revoked.id)).code).toBe(0)
+    await new Promise((resolve) => setTimeout(resolve, 1100))
+    const tokens = {
+      token_used: used.token,
+      token_revoked: revoked.token,
+      token_expired: expired.token,
+      token_unknown: `muster_bt_${'A'.repeat(43)}`,
+    }
+    const told = new Set<string>()
+    for (const [reason, token] of Object.entries(tokens)) {
+      const { requestId, serverTime: _, ...rest } = problem(await enroll(await makeRequester(), token))
+      told.add(JSON.stringify(rest))
+      const explained = await edge.muster('explain', requestId, '--json')
+      expect(JSON.parse(explained.stdout)).toMatchObject({ reason, code: 'attestation_invalid' })
+    }
+    expect(told.size).toBe(1)
+  })
+
+  test('of an unknown id is one line and exit 1', async () => {
+    const { code, stderr } = await edge.muster('explain', '0192f3c4-0000-7000-8000-000000000000')
+    expect(code).toBe(1)
+    expect(stderr.trim().split('\n')).toHaveLength(1)
+  })
+})
+
+test('no token and no key is in anything that the edge wrote or stored', async () => {
+  const requester = await makeRequester()
+  const { token } = await mint()
+  await enroll(requester, token)
+  await enroll(await makeRequester(), token)
+  const events = await edge.muster('events', '--json', '--limit', '1000')
+  const listed = await edge.muster('token', 'list', '--json')
+  const written = [...edge.lines, events.stdout, listed.stdout].join('\n')
+  expect(written).toContain('token_used')
+  expect(written).not.toContain(token.slice('muster_bt_'.length))
+  expect(written).not.toContain(requester.challengeNonce)
+  expect(written).not.toMatch(/PRIVATE KEY|CERTIFICATE REQUEST/)
+})
+
+test('an edge that is killed in the middle of an enrollment gives the same enrollment when it is back', async () => {
+  const requester = await makeRequester()
+  const { token } = await mint()
+  const { persistTo } = edge
+  const cut = enroll(requester, token).catch(() => null)
+  await new Promise((resolve) => setTimeout(resolve, 5))
+  await edge.kill9()
+  await cut
+  await dispatcher.destroy()
+  edge = await startEdge({ persistTo })
+  dispatcher = trusting(edge)
+  const first = granted(await enroll(requester, token))
+  const again = granted(await enroll(requester, token))
+  expect(again.enrollmentId).toBe(first.enrollmentId)
+  const events = JSON.parse((await edge.muster('events', '--json')).stdout) as {
+    enrollmentId: string | null
+    identity: string
+  }[]
+  const { id } = JSON.parse((await edge.muster('token', 'list', '--json')).stdout)[0]
+  expect(new Set(events.filter(({ identity }) => identity === id).map(({ enrollmentId }) => enrollmentId)).size).toBe(1)
+})
+
+test('a refusal of the CLI is one line that names the value, and exit 1', async () => {
+  for (const args of [
+    ['token', 'mint', '--tenant', 'nobody'],
+    ['token', 'mint', '--runner-id', 'a/b'],
+    ['token', 'mint', '--tenant', 'acme', '--ttl', '600'],
+    ['token', 'revoke', 'nothing'],
+    ['events', '--limit', '0'],
+  ]) {
+    const { code, stderr, stdout } = await edge.muster(...args)
+    expect({ args, code, stdout, lines: stderr.trim().split('\n').length }).toEqual({
+      args,
+      code: 1,
+      stdout: '',
+      lines: 1,
+    })
+    expect(stderr).toContain(args.at(-1))
+  }
+})
