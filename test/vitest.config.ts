@@ -13,7 +13,7 @@ export default defineConfig({
         root: path('..'),
         plugins: [
           cloudflareTest(async () => ({
-            main: path('../src/worker/index.ts'),
+            main: path('worker/main.ts'),
             wrangler: { configPath: path('../wrangler.toml') },
             miniflare: { bindings: { MIGRATIONS: await readD1Migrations(path('../migrations')) } },
           })),

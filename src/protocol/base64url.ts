@@ -29,6 +29,9 @@ function isAlphabet(c: number): boolean {
   return (c >= 65 && c <= 90) || (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 45 || c === 95
 }
 
+/** UTF-8. */
+export const utf8 = (text: string): Bytes => new Uint8Array(new TextEncoder().encode(text))
+
 export function hex(bytes: Uint8Array): string {
   let text = ''
   for (const byte of bytes) text += byte.toString(16).padStart(2, '0')

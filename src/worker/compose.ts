@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
 import { type Authority, loadAuthority } from './ca/authority.ts'
+import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { runCron } from './enrollment/cron.ts'
 import type { Door, Rate } from './enrollment/door.ts'
 import { type Env, missingBindings } from './env.ts'
@@ -66,11 +67,23 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
   const withinRate: Door['withinRate'] = async (rate, key) =>
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
   const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
+  const authority = authorityOf(env, development)
+  const proveLeaf: Door['proveLeaf'] = async (der) => {
+    const loaded = await authority()
+    return loaded.ok ? verifyPresented(loaded.value, [trust.trustDomain, ...trust.alsoTrust], der) : loaded
+  }
   return {
     clock,
     trust,
     attestors: makeAttestors({
       findToken: (hash) => findToken(database, hash),
+      leaves: {
+        prove: async (pem) => {
+          const der = presentedDer(pem)
+          return der === null ? refuse('certificate_invalid') : proveLeaf(der)
+        },
+        refusalAt: renewalRefusal,
+      },
       aws: {
         regions: trust.aws.regions,
         fetch: (url, init) => fetch(url, init),
@@ -90,7 +103,8 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     banList: keepBanList((now) => loadBanList(database, now), clock),
     runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
     refreshKeySets: () => directory().refresh(),
-    authority: authorityOf(env, development),
+    authority,
+    proveLeaf,
     withinRate,
   }
 }

@@ -1,4 +1,4 @@
-// The interface of a way in: evidence → verified claims, never an identity. One mode a file, listed in registry.ts.
+// The interface of a way in: evidence → what it proves, never an identity. One mode a file, listed in registry.ts.
 
 import type { Evidence, EvidenceFields } from '../../protocol/enroll.ts'
 import type { Result } from '../../protocol/refusals.ts'
@@ -12,9 +12,10 @@ export interface Appraisal {
   readonly challengeNonce: string
 }
 
-export interface Attestor<F extends EvidenceFields = EvidenceFields> {
+/** `P`: what is proven; only a renewal proves a certificate in place of claims. */
+export interface Attestor<F extends EvidenceFields = EvidenceFields, P = Claims> {
   /** The fields of the mode's evidence: all demanded, no other taken. */
   readonly fields: F
   /** Judges the content. A refusal is a value; what is thrown is a bug or an outage. */
-  appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Result<Claims>>
+  appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Result<P>>
 }

@@ -1,10 +1,12 @@
 // Every mode there is, by name: a new one is one file in this room and one line here.
 
-import type { Mode } from '../../protocol/modes.ts'
+import type { EvidenceFields } from '../../protocol/enroll.ts'
+import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Attestor } from './attestor.ts'
 import { type AwsSources, awsSts } from './aws-sts.ts'
 import { bootstrapToken, type FindToken } from './bootstrap-token.ts'
 import { kubernetes, type WorkloadSources } from './kubernetes.ts'
+import { type LeafProver, mtlsRenewal, type RenewalProof } from './mtls-renewal.ts'
 import { runnerToken } from './runner-token.ts'
 
 /** What the attestors need of the rest of the Worker. */
@@ -12,11 +14,14 @@ export interface AttestorSources {
   readonly findToken: FindToken
   readonly aws: AwsSources
   readonly workloads: WorkloadSources
+  readonly leaves: LeafProver
 }
 
-export type Attestors = Partial<Record<Mode, Attestor>>
+export type Attestors = Readonly<Record<ConfigurableMode, Attestor>> & {
+  readonly 'mtls-renewal': Attestor<EvidenceFields, RenewalProof>
+}
 
-export function makeAttestors({ findToken, aws, workloads }: AttestorSources): Attestors {
+export function makeAttestors({ findToken, aws, workloads, leaves }: AttestorSources): Attestors {
   const workload = kubernetes(workloads)
   return {
     'bootstrap-token': bootstrapToken(findToken),
@@ -25,5 +30,6 @@ export function makeAttestors({ findToken, aws, workloads }: AttestorSources): A
     'gke-oidc': workload,
     'eks-oidc': workload,
     kubernetes: workload,
+    'mtls-renewal': mtlsRenewal(leaves),
   }
 }

@@ -1,11 +1,13 @@
 // What the steps of an enrollment work with: made once by the composition, the same for every request. Types only.
 
+import type { Bytes } from '../../protocol/base64url.ts'
 import type { Result } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
+import type { Presented } from '../ca/presented.ts'
 import type { Runner } from '../fleet/runner.ts'
 import type { BatchDatabase } from '../store/db.ts'
 
@@ -22,6 +24,8 @@ export interface Door {
   readonly refreshKeySets: () => Promise<void>
   /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
   readonly authority: () => Promise<Result<Authority>>
+  /** Proves a leaf in DER to be ours; not yet that whoever shows it holds its key, nor that it is in time. */
+  readonly proveLeaf: (der: Bytes) => Promise<Result<Presented>>
   /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */
   readonly withinRate: (rate: Rate, key: string) => Promise<boolean>
 }

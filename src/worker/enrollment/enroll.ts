@@ -5,16 +5,19 @@ import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidenc
 import { nonceIsBoundTo } from '../../protocol/nonce.ts'
 import { ok, type Refusal, type Result, refuse, statusOf } from '../../protocol/refusals.ts'
 import type { Json } from '../../protocol/strict-json.ts'
-import { toEpochSeconds } from '../../protocol/time.ts'
-import { findBan } from '../../trust/bans.ts'
+import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
+import { type BanList, findBan } from '../../trust/bans.ts'
+import type { Claims } from '../../trust/claims.ts'
 import { decide } from '../../trust/decide.ts'
 import { tokenIdOf } from '../../trust/standing.ts'
+import type { Authority } from '../ca/authority.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import { isStorageOutage } from '../store/db.ts'
-import { answerOf } from './answer.ts'
+import { answerOf, type Reserved } from './answer.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordBug, recordGrant, recordRefusal } from './event.ts'
 import { rateKeyOf } from './rate-key.ts'
+import { noteCertificate, renew } from './renew.ts'
 import { begin, reserve } from './reserve.ts'
 
 /** `body` is what the bounds let through: bytes, media type and scheme were judged before. */
@@ -23,7 +26,7 @@ export async function enroll(door: Door, caller: Caller, body: Result<Json>): Pr
   try {
     const result = await steps(door, caller, body, facts)
     if (!result.ok) return await refused(door, caller, result.refusal, facts)
-    recordGrant(door.database, caller, 'enrolled', facts)
+    recordGrant(door.database, caller, facts.mode === 'mtls-renewal' ? 'renewed' : 'enrolled', facts)
     return result
   } catch (error) {
     recordBug(caller, error)
@@ -52,37 +55,50 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
   const authority = await door.authority()
   if (!authority.ok) return authority
 
-  const claims = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
-  if (!claims.ok) return claims
+  const proof = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
+  if (!proof.ok) return proof
   facts.proven = true
-
-  const decision = decide(door.trust, claims.value)
-  if (!decision.ok) return decision
-  Object.assign(facts, decision.value)
-  const { tenant, identity } = decision.value
+  if (proof.value.mode === 'mtls-renewal') noteCertificate(facts, proof.value.certificate)
   const bans = await door.banList()
   if (!bans.ok) return bans
-  if (findBan(bans.value, { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims.value) }) !== null)
-    return refuse('banned')
-  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant)))
-    return refuse('rate_limited')
 
-  const admission = {
-    now,
-    csr: csr.value,
-    claims: claims.value,
-    decision: decision.value,
-    instanceId: request.instanceId,
-  }
-  const reserved = await reserve(door, authority.value, admission)
+  const reserved =
+    proof.value.mode === 'mtls-renewal'
+      ? await renew(door, authority.value, bans.value, proof.value.certificate, csr.value, now, facts)
+      : await admit(door, authority.value, bans.value, proof.value, csr.value, now, facts)
   if (!reserved.ok) return reserved
   facts.enrollmentId = reserved.value.id
   facts.serial = reserved.value.serial
   facts.spiffeId = reserved.value.spiffeId
-  const begun = await begin(door, admission, reserved.value, bans.value)
-  if (!begun.ok) return begun
 
   return ok(await answerOf(authority.value, reserved.value, csr.value, now))
+}
+
+/** Decide and reserve, for whoever is not in yet. */
+async function admit(
+  door: Door,
+  authority: Authority,
+  bans: BanList,
+  claims: Claims,
+  csr: CertificateRequest,
+  now: EpochSeconds,
+  facts: Facts,
+): Promise<Result<Reserved>> {
+  const decision = decide(door.trust, claims)
+  if (!decision.ok) return decision
+  Object.assign(facts, decision.value)
+  const { tenant, identity } = decision.value
+  if (findBan(bans, { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims) }) !== null)
+    return refuse('banned')
+  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant)))
+    return refuse('rate_limited')
+
+  const admission = { now, csr, claims, decision: decision.value, instanceId: facts.instanceId ?? null }
+  const reserved = await reserve(door, authority, admission)
+  if (!reserved.ok) return reserved
+  facts.enrollmentId = reserved.value.id
+  const begun = await begin(door, admission, reserved.value, bans)
+  return begun.ok ? reserved : begun
 }
 
 /** The key is proven twice: the CSR is signed by it, and the nonce that the evidence is bound to names it. */

@@ -51,11 +51,11 @@ interface Ticket {
   readonly until: number
 }
 
-export class Runner extends DurableObject {
+export class Runner extends DurableObject<unknown> {
   readonly #sources: RunnerSources
   readonly #tickets = new Map<string, Ticket>()
 
-  constructor(state: DurableObjectState, env: Cloudflare.Env, sources: RunnerSources) {
+  constructor(state: DurableObjectState, env: unknown, sources: RunnerSources) {
     super(state, env)
     this.#sources = sources
     state.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING, PONG))
@@ -258,7 +258,7 @@ export class Runner extends DurableObject {
 }
 
 /** The class that the Worker exports: the object with what the composition gives it. */
-export const runnerWith = <E extends Cloudflare.Env>(sourcesFor: (env: E) => RunnerSources) =>
+export const runnerWith = <E>(sourcesFor: (env: E) => RunnerSources) =>
   class extends Runner {
     constructor(state: DurableObjectState, env: E) {
       super(state, env, sourcesFor(env))

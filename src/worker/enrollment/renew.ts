@@ -1,0 +1,61 @@
+// What a renewal has in place of decide and reserve: one call to the enrollment's own object does both.
+
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
+import type { EpochSeconds } from '../../protocol/time.ts'
+import type { BanList } from '../../trust/bans.ts'
+import type { ProvenCertificate } from '../attestors/mtls-renewal.ts'
+import type { Authority } from '../ca/authority.ts'
+import type { CertificateRequest } from '../ca/csr.ts'
+import { newSerial, validityOf } from '../ca/profile.ts'
+import type { ShownCertificate } from '../fleet/record.ts'
+import type { Reserved } from './answer.ts'
+import type { Door } from './door.ts'
+import type { Facts } from './event.ts'
+
+/** Tenant, origin and enrollment are the certificate's; the trust domain and the times are today's. */
+export async function renew(
+  door: Door,
+  authority: Authority,
+  bans: BanList,
+  certificate: ProvenCertificate,
+  csr: CertificateRequest,
+  now: EpochSeconds,
+  facts: Facts,
+): Promise<Result<Reserved>> {
+  const { enrollmentId: id, tenant, mode, source } = certificate
+  if (!(await door.withinRate('identities', id))) return refuse('rate_limited')
+  const validity = validityOf(authority, now, door.trust.certificate.lifetime)
+  if (!validity.ok) return validity
+  const candidate = {
+    serial: newSerial(),
+    publicKeyHash: csr.publicKeyHash,
+    spiffeId: formatSpiffeId({ trustDomain: door.trust.trustDomain, tenant }),
+    ...validity.value,
+    issuer: authority.issuerKeyId,
+  }
+  const { known, result } = await door.runnerOf(id).renew(shownOf(certificate), candidate, bans)
+  facts.identity = known?.identity ?? null
+  facts.runnerId = known?.runnerId ?? null
+  if (!result.ok) return result
+  return ok({ id, tenant, mode, source, runnerId: facts.runnerId, ...result.value.certificate })
+}
+
+/** A proven certificate as the object of its enrollment takes it. */
+export const shownOf = (certificate: ProvenCertificate): ShownCertificate => ({
+  enrollmentId: certificate.enrollmentId,
+  tenant: certificate.tenant,
+  provisioned: certificate.mode === 'provisioned',
+  serial: certificate.serial,
+  publicKeyHash: certificate.publicKeyHash,
+  spiffeId: certificate.spiffeId,
+  notBefore: certificate.notBefore,
+  notAfter: certificate.notAfter,
+  issuer: certificate.issuerKeyId,
+})
+
+/** What a proven certificate says of its holder. */
+export function noteCertificate(facts: Facts, certificate: ProvenCertificate): void {
+  const { tenant, source, enrollmentId, serial, spiffeId } = certificate
+  Object.assign(facts, { proven: true, tenant, source, enrollmentId, serial, spiffeId })
+}
