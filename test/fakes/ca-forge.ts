@@ -13,6 +13,7 @@ import {
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
 } from '@peculiar/x509'
+import type { KeyPair } from '../../src/worker/ca/webcrypto.ts'
 
 export type Octets = Uint8Array<ArrayBuffer>
 
@@ -45,18 +46,14 @@ export const challenge = (text: string, tag = 0x0c): Octets =>
 export const extensionRequest = (oid: Octets, value: Octets): Octets =>
   element(0x30, EXTENSION_REQUEST, element(0x31, element(0x30, element(0x30, oid, element(0x04, value)))))
 
-export const generateP256 = async (): Promise<CryptoKeyPair> =>
-  (await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, true, ['sign', 'verify'])) as CryptoKeyPair
+export const generateP256 = async (): Promise<KeyPair> =>
+  (await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, true, ['sign', 'verify'])) as KeyPair
 
-export const spkiOf = async (keys: CryptoKeyPair): Promise<Octets> =>
+export const spkiOf = async (keys: KeyPair): Promise<Octets> =>
   new Uint8Array((await crypto.subtle.exportKey('spki', keys.publicKey)) as ArrayBuffer)
 
 /** A CSR in DER with the given attributes, well signed. */
-export async function forgeCsr(
-  keys: CryptoKeyPair,
-  attributes: readonly Octets[],
-  subject = element(0x30),
-): Promise<Octets> {
+export async function forgeCsr(keys: KeyPair, attributes: readonly Octets[], subject = element(0x30)): Promise<Octets> {
   const info = element(0x30, bytesOf('020100'), subject, await spkiOf(keys), element(0xa0, ...attributes))
   const raw = await crypto.subtle.sign({ name: 'ECDSA', hash: 'SHA-256' }, keys.privateKey, info)
   return element(0x30, info, ECDSA_SHA256, element(0x03, Uint8Array.of(0), ecdsaDer(new Uint8Array(raw))))
@@ -80,7 +77,7 @@ export function pem(label: string, der: Uint8Array, lineEnd = '\n'): string {
 }
 
 export interface Issuer {
-  readonly keys: CryptoKeyPair
+  readonly keys: KeyPair
   readonly name: Name
   readonly keyId: string
   readonly der: Octets
@@ -108,7 +105,7 @@ export async function forgeCa(options: CaOptions = {}): Promise<Issuer> {
   const keys = (await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: curve }, true, [
     'sign',
     'verify',
-  ])) as CryptoKeyPair
+  ])) as KeyPair
   const name = new Name(options.name ?? `CN=Test CA ${++made}`)
   const keyId = options.keyId ?? made.toString(16).padStart(40, 'a')
   const signing = options.issuer?.keys ?? keys
@@ -135,7 +132,7 @@ export async function forgeCa(options: CaOptions = {}): Promise<Issuer> {
 }
 
 export interface LeafOptions {
-  readonly keys?: CryptoKeyPair
+  readonly keys?: KeyPair
   readonly subject?: JsonName
   readonly uris?: readonly string[]
   readonly basicConstraints?: Extension | null
@@ -156,10 +153,7 @@ export const LEAF_SUBJECT: JsonName = [
 export const LEAF_URI = 'spiffe://rootpilot/tenant/acme/runner'
 
 /** A leaf of the right profile, but for what `options` change; null leaves an extension out. */
-export async function forgeLeaf(
-  issuer: Issuer,
-  options: LeafOptions = {},
-): Promise<{ keys: CryptoKeyPair; der: Octets }> {
+export async function forgeLeaf(issuer: Issuer, options: LeafOptions = {}): Promise<{ keys: KeyPair; der: Octets }> {
   const keys = options.keys ?? (await generateP256())
   const or = (given: Extension | null | undefined, usual: () => Extension) => (given === null ? [] : [given ?? usual()])
   const certificate = await X509CertificateGenerator.create({

@@ -23,6 +23,7 @@ import { OID } from './oids.ts'
 import { encodePem, isPemFault, parsePem } from './pem.ts'
 import { newSerial } from './profile.ts'
 import { p256PointOf } from './public-key.ts'
+import type { Key, KeyPair } from './webcrypto.ts'
 
 /** All PEM. `issuing` is the value of CA_CERT: the issuing certificate, then its root. */
 export interface CaFolder {
@@ -159,7 +160,7 @@ interface Content {
 }
 
 /** PEM of a certificate; `issuer` null for a self-signed one. */
-async function sign(content: Content, publicKey: CryptoKey, issuer: Name | null, key: CryptoKey): Promise<string> {
+async function sign(content: Content, publicKey: Key, issuer: Name | null, key: Key): Promise<string> {
   const certificate = await X509CertificateGenerator.create({
     serialNumber: newSerial(),
     subject: content.subject,
@@ -191,16 +192,16 @@ async function openIssuer({ key, certificate }: KeyAndCertificate) {
 }
 
 // Both runtimes answer a key pair for ECDSA; their types say "pair or secret key".
-const generateKeys = async (): Promise<CryptoKeyPair> =>
-  (await crypto.subtle.generateKey(P256, true, ['sign', 'verify'])) as CryptoKeyPair
+const generateKeys = async (): Promise<KeyPair> =>
+  (await crypto.subtle.generateKey(P256, true, ['sign', 'verify'])) as KeyPair
 
-const privatePem = async ({ privateKey }: CryptoKeyPair): Promise<string> =>
+const privatePem = async ({ privateKey }: KeyPair): Promise<string> =>
   encodePem('PRIVATE KEY', new Uint8Array((await crypto.subtle.exportKey('pkcs8', privateKey)) as ArrayBuffer))
 
-const spkiOf = async ({ publicKey }: CryptoKeyPair): Promise<Bytes> =>
+const spkiOf = async ({ publicKey }: KeyPair): Promise<Bytes> =>
   new Uint8Array((await crypto.subtle.exportKey('spki', publicKey)) as ArrayBuffer)
 
-async function identifierOf(keys: CryptoKeyPair): Promise<string> {
+async function identifierOf(keys: KeyPair): Promise<string> {
   const point = p256PointOf(await spkiOf(keys))
   if (point === null) throw new Error('the runtime made a key of another form')
   return hex(await keyIdentifierOf(point))

@@ -4,6 +4,7 @@ import type { Bytes } from '../../protocol/base64url.ts'
 import { oidOf, parseDer, TAG } from './der.ts'
 import { OID } from './oids.ts'
 import { isPemFault, parsePem } from './pem.ts'
+import type { Key } from './webcrypto.ts'
 
 export type Curve = 'P-256' | 'P-384'
 
@@ -15,7 +16,7 @@ export const SIGNING = {
 
 export interface PrivateKey {
   readonly curve: Curve
-  readonly key: CryptoKey
+  readonly key: Key
 }
 
 export interface KeyFault {

@@ -2,6 +2,7 @@
 
 import type { Bytes } from '../../protocol/base64url.ts'
 import { equalBytes } from '../../protocol/base64url.ts'
+import type { Key } from './webcrypto.ts'
 
 /** SEQUENCE { SEQUENCE { id-ecPublicKey, prime256v1 }, BIT STRING (66) { no unused bits, 04, … } } (RFC 5480 §2). */
 const P256_PREFIX = Uint8Array.of(
@@ -30,7 +31,7 @@ export function p256SpkiOf(point: Uint8Array): Bytes {
 }
 
 /** The key of a point, to verify with; null where the point is not on the curve (or is at infinity). */
-export async function importP256(point: Bytes): Promise<CryptoKey | null> {
+export async function importP256(point: Bytes): Promise<Key | null> {
   try {
     return await crypto.subtle.importKey('raw', point, { name: 'ECDSA', namedCurve: 'P-256' }, false, ['verify'])
   } catch {
@@ -39,7 +40,7 @@ export async function importP256(point: Bytes): Promise<CryptoKey | null> {
 }
 
 /** ECDSA with SHA-256 by a runner's key; `signature` is r ‖ s. Never throws: what is not 64 octets is not valid. */
-export async function verifyP256(key: CryptoKey, signature: Bytes, signed: Bytes): Promise<boolean> {
+export async function verifyP256(key: Key, signature: Bytes, signed: Bytes): Promise<boolean> {
   if (signature.length !== 64) return false
   return crypto.subtle.verify({ name: 'ECDSA', hash: 'SHA-256' }, key, signature, signed)
 }
