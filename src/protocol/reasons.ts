@@ -209,6 +209,11 @@ export const REASONS = {
     code: 'attestation_invalid',
     advice: 'Proven, but the trust file maps this identity to no tenant: add it under `tenants` and deploy.',
   },
+  runner_id_mismatch: {
+    code: 'attestation_invalid',
+    advice:
+      'The runner asked to go by another runner ID than the one that it proved: leave --runner-id out, or correct it.',
+  },
   node_denied: { code: 'attestation_invalid', advice: 'The node stands under deny.nodes of its cluster.' },
   banned: { code: 'banned', advice: 'A ban names this identity: `muster bans` shows it, `muster unban` lifts it.' },
 

@@ -8,6 +8,7 @@ import { type Authority, loadAuthority } from './ca/authority.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { runCron } from './enrollment/cron.ts'
 import type { Door, Rate } from './enrollment/door.ts'
+import { keepReservedIdGuard } from './enrollment/reserved-ids.ts'
 import { type Env, missingBindings } from './env.ts'
 import type { RunnerSources } from './fleet/presence.ts'
 import { runnerWith } from './fleet/runner.ts'
@@ -19,7 +20,7 @@ import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
 import { updateEnded, updateSeen } from './store/enrollments.ts'
-import { findToken } from './store/tokens.ts'
+import { findToken, liveRunnerIdWithSlash } from './store/tokens.ts'
 
 /** What only `muster dev` may do; the deployed entry file says no to all of it. */
 export interface Development {
@@ -101,6 +102,10 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     }),
     database,
     banList: keepBanList((now) => loadBanList(database, now), clock),
+    reservedIds: keepReservedIdGuard(
+      async (now) => (trust.clusters.length > 0 ? liveRunnerIdWithSlash(database, now) : null),
+      clock,
+    ),
     runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
     refreshKeySets: () => directory().refresh(),
     authority,

@@ -18,6 +18,8 @@ export interface Door {
   readonly database: BatchDatabase
   /** Who is cut off, at most 30 s old; with the database away 15 min. */
   readonly banList: () => Promise<Result<BanList>>
+  /** Says no while a minted token holds a runner ID that is reserved for workloads of clusters. */
+  readonly reservedIds: () => Promise<Result<null>>
   /** The object of an enrollment: addressed only once its certificate or its reservation is proven. */
   readonly runnerOf: (enrollmentId: string) => DurableObjectStub<Runner>
   /** Has every cluster's key set fetched anew. */

@@ -54,6 +54,8 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
 
   const authority = await door.authority()
   if (!authority.ok) return authority
+  const guard = mode === 'mtls-renewal' ? ok(null) : await door.reservedIds()
+  if (!guard.ok) return guard
 
   const proof = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
   if (!proof.ok) return proof
@@ -112,7 +114,7 @@ async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promis
 }
 
 /** Only failures count against an address, so one that is full of honest runners is never shut out. */
-async function refused(door: Door, caller: Caller, refusal: Refusal, facts: Facts): Promise<Result<never>> {
+export async function refused(door: Door, caller: Caller, refusal: Refusal, facts: Facts): Promise<Result<never>> {
   const theirs = statusOf(refusal) < 500
   const within = !theirs || caller.address === '' || (await door.withinRate('failures', rateKeyOf(caller.address)))
   const told: Refusal = within ? refusal : { reason: 'rate_limited' }

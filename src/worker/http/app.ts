@@ -11,6 +11,7 @@ import { type Caller, recordBug } from '../enrollment/event.ts'
 import { readiness } from '../enrollment/readiness.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { readJsonBody } from './bounds.ts'
+import { ENROLL_PATH, serveConnect } from './connect.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
 
 export interface AppOptions {
@@ -54,10 +55,12 @@ export function makeApp<E extends object>(
     return renderJson(c.var.caller, ready, ready.ready ? 200 : 503)
   })
 
+  const isPlain = (url: string): boolean => new URL(url).protocol === 'http:' && !options.plainHttp
+
+  app.post(ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.door, c.var.caller, isPlain(c.req.url)))
   app.post('/api/enroll', async (c) => {
     const { door, caller } = c.var
-    const plain = new URL(c.req.url).protocol === 'http:' && !options.plainHttp
-    const body = plain ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
+    const body = isPlain(c.req.url) ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
     const result = await enroll(door, caller, body)
     return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.refusal)
   })

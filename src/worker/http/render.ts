@@ -5,7 +5,7 @@ import { toEpochSeconds } from '../../protocol/time.ts'
 import type { Caller } from '../enrollment/event.ts'
 
 /** Nothing of ours may be kept by a cache or guessed to be of another type. */
-const headersOf = (caller: Caller): Record<string, string> => ({
+export const headersOf = (caller: Caller): Record<string, string> => ({
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
   'x-request-id': caller.requestId,

@@ -1,0 +1,89 @@
+// The way through the Connect door: a bearer token → the runner ID that its holder goes by. No certificate, no
+// enrollment. dispatch by shape → appraise → decide → bans → rates → runner ID → event.
+
+import { parseEvidence } from '../../protocol/enroll.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
+import { findBan } from '../../trust/bans.ts'
+import { decide } from '../../trust/decide.ts'
+import { tokenIdOf } from '../../trust/standing.ts'
+import { looksLikeJws } from '../attestors/jws.ts'
+import { isStorageOutage } from '../store/db.ts'
+import type { Door } from './door.ts'
+import { refused } from './enroll.ts'
+import { type Caller, type Facts, recordBug, recordGrant } from './event.ts'
+
+/**
+ * `authorization` is the header as it came; `asked` the runner ID that the message names, empty for none, or why
+ * there is no message.
+ */
+export async function nameRunner(
+  door: Door,
+  caller: Caller,
+  authorization: string | null,
+  asked: Result<string>,
+): Promise<Result<string>> {
+  const facts: Facts = {}
+  try {
+    const result = await steps(door, caller, authorization, asked, facts)
+    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    recordGrant(door.database, caller, 'named', facts)
+    return result
+  } catch (error) {
+    recordBug(caller, error)
+    return await refused(door, caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' }, facts)
+  }
+}
+
+async function steps(
+  door: Door,
+  caller: Caller,
+  authorization: string | null,
+  asked: Result<string>,
+  facts: Facts,
+): Promise<Result<string>> {
+  if (!asked.ok) return asked
+
+  const authority = await door.authority()
+  if (!authority.ok) return authority
+  const guard = await door.reservedIds()
+  if (!guard.ok) return guard
+
+  const token = bearerOf(authorization)
+  if (token === null) return refuse('token_malformed')
+  // By shape, before any lookup: what looks like a JWS is never hashed, and what does not is never verified as one.
+  const mode = looksLikeJws(token) ? 'kubernetes' : 'runner-token'
+  facts.mode = mode
+  const attestor = door.attestors[mode]
+  const evidence = parseEvidence(attestor.fields, { token })
+  if (!evidence.ok) return evidence
+  // Nothing is bound to a key here: a bearer token is all that this door asks for.
+  const claims = await attestor.appraise(evidence.value, { now: toEpochSeconds(caller.at), challengeNonce: '' })
+  if (!claims.ok) return claims
+  facts.proven = true
+
+  const decision = decide(door.trust, claims.value)
+  if (!decision.ok) return decision
+  Object.assign(facts, decision.value)
+  const { tenant, identity, runnerId } = decision.value
+
+  const bans = await door.banList()
+  if (!bans.ok) return bans
+  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims.value) }
+  if (findBan(bans.value, subject) !== null) return refuse('banned')
+  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant))) {
+    return refuse('rate_limited')
+  }
+
+  if (runnerId === null) return refuse('node_claim')
+  if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')
+  return ok(runnerId)
+}
+
+const BEARER = 'bearer '
+
+/** RFC 6750 §2.1; the scheme's case does not count (RFC 9110 §11.1). */
+function bearerOf(authorization: string | null): string | null {
+  if (authorization === null || authorization.slice(0, BEARER.length).toLowerCase() !== BEARER) return null
+  return authorization.slice(BEARER.length)
+}
