@@ -1,5 +1,6 @@
 // OpenSSL as the judge of what the CA makes, and as a maker of what it must read.
 import { spawnSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +15,7 @@ import {
 } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { type Authority, loadAuthority } from '../../src/worker/ca/authority.ts'
-import { chainPem, trustBundlePem } from '../../src/worker/ca/bundle.ts'
+import { chainPem, spiffeBundle, trustBundlePem } from '../../src/worker/ca/bundle.ts'
 import { createCa, createRunnerKey, createServerCertificate } from '../../src/worker/ca/create.ts'
 import { readCsr } from '../../src/worker/ca/csr.ts'
 import { issueCertificate } from '../../src/worker/ca/issue.ts'
@@ -153,12 +154,36 @@ describe.skipIf(!installed)('OpenSSL verifies', () => {
       )
       const authority = await load(read('issuing.key'), read('issuing.pem') + read('root.pem'))
       verify(authority, await issue(authority))
+      const { use, x5c, ...jwk } = spiffeBundle(authority).keys[0] ?? { use: null, x5c: [''] }
+      const root = new X509Certificate(read('root.pem'))
+      expect(jwk).toEqual(root.publicKey.export({ format: 'jwk' }))
+      expect([use, x5c]).toEqual(['x509-svid', [root.raw.toString('base64')]])
       // Either side of the end of UTCTime.
       for (const at of ['2049-12-31T23:50:00Z', '2050-01-01T00:10:00Z']) {
         const then = epochSeconds(Date.parse(at) / 1000)
         verify(authority, await issue(authority, then), then)
       }
     }
+  })
+
+  test.each([
+    ['Ed25519', ['-algorithm', 'ED25519'], []],
+    ['a compressed point', ['-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256'], ['-conv_form', 'compressed']],
+    [
+      'explicit parameters',
+      ['-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256', '-pkeyopt', 'ec_param_enc:explicit'],
+      [],
+    ],
+  ])('a root with a key of another kind is refused: %s', async (_, key, ec) => {
+    openssl('genpkey', '-out', 'odd.key', ...key)
+    if (ec.length > 0) openssl('ec', '-in', 'odd.key', '-out', 'odd.key', ...ec)
+    openssl('req', '-x509', '-key', 'odd.key', '-out', 'odd.pem', '-subj', '/CN=Odd')
+    const ca = await createCa({ development: false, now: now() })
+    const secrets = { caKey: ca.issuingKey, caCert: ca.issuing, caTrust: read('odd.pem'), allowDevelopment: false }
+    const loaded = await loadAuthority(secrets)
+    expect(loaded.ok || loaded.refusal.detail).toBe(
+      'certificate 1 of CA_TRUST has a key of a kind that is not accepted',
+    )
   })
 
   test('a leaf whose issuer has no key identifier', async () => {

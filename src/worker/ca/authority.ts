@@ -70,6 +70,8 @@ export async function loadAuthority(secrets: AuthoritySecrets): Promise<Result<A
   if ('fault' in links) return misconfigured(links.fault)
   const accepted = await importVerifiers('CA_PREVIOUS', previous.certificates)
   if ('fault' in accepted) return misconfigured(accepted.fault)
+  const anchors = await importVerifiers('CA_TRUST', trust.certificates)
+  if ('fault' in anchors) return misconfigured(anchors.fault)
   const [issuing] = links.issuers
   const root = links.issuers.at(-1)?.certificate
   if (issuing === undefined || root === undefined) return misconfigured('CA_CERT is missing')

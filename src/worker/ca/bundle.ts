@@ -66,5 +66,7 @@ function publicJwk({ spki, publicKey }: Certificate): Omit<BundleKey, 'use' | 'x
   const [n, e] = (parseDer(publicKey)?.children ?? []).map(({ contents }) =>
     encodeBase64url(contents[0] === 0 ? contents.subarray(1) : contents),
   )
-  return n === undefined || e === undefined ? { kty: 'RSA' } : { kty: 'RSA', n, e }
+  // The authority took no other kind of key.
+  if (n === undefined || e === undefined) throw new Error('a root has a key that is neither EC nor RSA')
+  return { kty: 'RSA', n, e }
 }

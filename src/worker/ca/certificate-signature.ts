@@ -1,7 +1,7 @@
 // Signatures of certificates by certificates' keys, checked by WebCrypto alone.
 
 import type { Bytes } from '../../protocol/base64url.ts'
-import { oidOf, parseDer } from './der.ts'
+import { bitsOf, oidOf, parseDer } from './der.ts'
 import { signatureToRaw } from './ecdsa.ts'
 import type { Certificate, SignatureAlgorithm } from './inspect.ts'
 import { OID } from './oids.ts'
@@ -36,11 +36,15 @@ const NULL_PARAMETERS = [0x05, 0x00]
 
 /** The verifier of a CA's SubjectPublicKeyInfo, or null where its key is of no accepted kind. */
 export async function importVerifier(spki: Bytes): Promise<Verifier | null> {
-  const algorithm = parseDer(spki)?.children[0]
+  const [algorithm, publicKey] = parseDer(spki)?.children ?? []
   const type = oidOf(algorithm?.children[0])
   const curve = CURVES[oidOf(algorithm?.children[1]) ?? '']
   try {
-    if (type === OID.ecPublicKey && curve !== undefined) return await ecdsaVerifier(spki, curve)
+    if (type === OID.ecPublicKey && curve !== undefined) {
+      // Runtimes differ in the other forms of a point.
+      const point = bitsOf(publicKey)
+      return point?.[0] === 0x04 && point.length === 1 + curve.octets * 2 ? await ecdsaVerifier(spki, curve) : null
+    }
     if (type === OID.rsa) return rsaVerifier(spki)
   } catch {
     // A key that WebCrypto won't have: a point off its curve, an RSA key without a modulus.

@@ -79,8 +79,8 @@ async function createRoot({ development, now }: Options): Promise<KeyAndCertific
   return { key: await privatePem(keys), certificate }
 }
 
-/** A new issuing certificate under a root of an operator's folder. */
-export async function createIssuing(root: KeyAndCertificate, options: Options): Promise<KeyAndCertificate> {
+/** An issuing certificate under a root. */
+async function createIssuing(root: KeyAndCertificate, options: Options): Promise<KeyAndCertificate> {
   const issuer = await openIssuer(root)
   const keys = await generateKeys()
   const identifier = await identifierOf(keys)
