@@ -106,7 +106,7 @@ export class Reader {
   /** The node, once it is known to have no tag, anchor or alias; undefined where it has. */
   #plain(field: Field): Node | null | undefined {
     const { node } = field
-    if (node === null) {
+    if (node === null || (isScalar(node) && node.value === null)) {
       this.fault(field, `${field.path} is empty: give a value or leave the field out`)
       return undefined
     }

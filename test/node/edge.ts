@@ -9,7 +9,6 @@ import { minutes } from '../../src/protocol/time.ts'
 import type { Cluster, CompiledTrust } from '../../src/trust/compiled.ts'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
-const CLI = join(PROJECT, 'src/cli/main.ts')
 
 export interface RunningEdge {
   readonly url: string
@@ -97,8 +96,9 @@ export async function startEdge(setup: EdgeSetup = {}): Promise<RunningEdge> {
 export async function runMuster(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  cwd = PROJECT,
 ): Promise<Finished> {
-  const child = spawnMuster(args, env)
+  const child = spawnMuster(args, env, cwd)
   const output = { stdout: '', stderr: '' }
   child.stdout?.on('data', (chunk) => {
     output.stdout += chunk
@@ -110,8 +110,16 @@ export async function runMuster(
   return { code, ...output }
 }
 
-const spawnMuster = (args: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess =>
-  spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+const spawnMuster = (
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  cwd = PROJECT,
+): ChildProcess =>
+  spawn(process.execPath, [join(cwd, 'src/cli/main.ts'), ...args], {
+    cwd,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  })
 
 /** A compiled trust file with these clusters, for an edge started in this process. */
 export const trustOf = (clusters: readonly Pick<Cluster, 'issuer' | 'ca'>[] = []): CompiledTrust => ({

@@ -1,0 +1,467 @@
+// The trust file: what loads, and that every mistake is named with its place. Each case is one an operator made.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { type Compilation, compileTrust } from '../../src/trust/compile.ts'
+import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import { TRUST_FILE_BYTES } from '../../src/trust/document.ts'
+
+const FILES: Record<string, string> = {
+  'keys.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}',
+  'private.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y","d":"d"}]}',
+  'list.json': '[]',
+  'ca.pem': '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n',
+  'key.pem': '-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n',
+}
+const readFile = (path: string) =>
+  FILES[path] === undefined ? { fault: 'does not exist' } : new TextEncoder().encode(FILES[path])
+
+const compileBytes = (bytes: Uint8Array, deployed = false) => compileTrust(bytes, { readFile, deployed })
+const compile = (text: string, deployed = false) => compileBytes(new TextEncoder().encode(text), deployed)
+
+async function trustOf(text: string): Promise<CompiledTrust> {
+  const compilation = await compile(text)
+  if (!compilation.ok) throw new Error(JSON.stringify(compilation.mistakes))
+  return compilation.trust
+}
+
+const mistakesOf = (compilation: Compilation): string[] =>
+  compilation.ok ? [] : compilation.mistakes.map(({ line, column, message }) => `${line}:${column}: ${message}`)
+
+const cluster = (fields: string) => `clusters:\n  - name: a\n${fields.replace(/^/gm, '    ')}\n`
+const withIssuer = (issuer: string, more = '') => cluster(`issuer: ${issuer}${more === '' ? '' : `\n${more}`}`)
+const mapped = (mapping: string) =>
+  `${withIssuer('https://a.example.com')}tenants:\n  - slug: acme\n    kubernetes: [${mapping}]\n`
+const aws = (mapping: string) => `tenants:\n  - slug: acme\n    aws: [${mapping}]\n`
+
+describe('defaults', () => {
+  test('an empty mapping trusts nobody and issues for a quarter of an hour', async () => {
+    expect(await trustOf('{}')).toMatchObject({
+      trustDomain: 'rootpilot',
+      alsoTrust: [],
+      certificate: { lifetime: 900, reattest: 86_400, onClone: 'end' },
+      aws: { regions: ['us-east-1', 'us-west-2', 'sa-east-1'] },
+      bootstrapTenant: 'default',
+      tenants: ['default'],
+      clusters: [],
+    })
+  })
+
+  test("Cluster's own file loads unchanged", async () => {
+    const trust = await trustOf(`clusters:
+  - name: prod-eks                 # [a-z0-9-]{1,40}; first segment of the Runner ID
+    issuer: https://oidc.eks.us-east-1.amazonaws.com/id/EXAMPLE
+    audience: compass-runner       # default compass-runner
+    namespace: compass-runner
+    serviceAccount: compass-runner
+    maxTokenLifetime: 600s         # default and minimum 600s; upper bound on exp - iat
+    jwksURI: ""                    # optional; overrides OIDC discovery
+    jwksFile: ""                   # optional static JWKS; no fetch
+    caFile: ""                     # optional PEM CA for a private issuer
+`)
+    expect(trust.clusters[0]).toMatchObject({
+      name: 'prod-eks',
+      mode: 'eks-oidc',
+      audiences: ['compass-runner'],
+      maxTokenLifetime: 600,
+      keys: { from: 'discovery' },
+      ca: null,
+    })
+    expect(trust.kubernetesMappings).toEqual([
+      { tenant: 'default', cluster: 'prod-eks', namespace: 'compass-runner', serviceAccount: 'compass-runner' },
+    ])
+  })
+
+  test('an entry with its own ServiceAccount has the audience and lifetime of 004, another those of the trust domains', async () => {
+    const trust = await trustOf(
+      `alsoTrust: [whystack]\n${withIssuer('https://a.example.com')}  - {name: b, issuer: "https://b.example.com", namespace: n, serviceAccount: s}\n`,
+    )
+    expect(trust.clusters.map(({ audiences, maxTokenLifetime }) => [audiences, maxTokenLifetime])).toEqual([
+      [['rootpilot-enroll', 'whystack-enroll'], 3600],
+      [['compass-runner'], 600],
+    ])
+  })
+})
+
+describe('clusters', () => {
+  test('eks and gke give the issuer and the mode, and so does an issuer of their form', async () => {
+    const trust = await trustOf(`clusters:
+  - {name: e, eks: {region: eu-west-1, id: ABC123}}
+  - {name: g, gke: {project: p, location: us-central1, cluster: c}}
+  - {name: h, issuer: "https://container.googleapis.com/v1/projects/p/locations/l/clusters/d"}
+  - {name: k, issuer: "https://oidc.eks.eu-west-1.amazonaws.com.evil.example.com/id/A"}
+`)
+    expect(trust.clusters.map(({ issuer, mode }) => [issuer, mode])).toEqual([
+      ['https://oidc.eks.eu-west-1.amazonaws.com/id/ABC123', 'eks-oidc'],
+      ['https://container.googleapis.com/v1/projects/p/locations/us-central1/clusters/c', 'gke-oidc'],
+      ['https://container.googleapis.com/v1/projects/p/locations/l/clusters/d', 'gke-oidc'],
+      ['https://oidc.eks.eu-west-1.amazonaws.com.evil.example.com/id/A', 'kubernetes'],
+    ])
+  })
+
+  test.each([
+    'https://a.example.com',
+    'https://a.example.com/',
+    'https://eastus.oic.prod-aks.azure.example/0000/1111/',
+    'https://oidc.eks.eu-west-1.amazonaws.com/id/0123ABCDEF',
+    'https://a.example.com:6443',
+    'https://bucket.s3.amazonaws.com/a.b_c-d/%7Ex',
+  ])('the issuer %s is kept byte for byte', async (issuer) => {
+    expect((await trustOf(withIssuer(issuer))).clusters[0]?.issuer).toBe(issuer)
+  })
+
+  test.each([
+    ['http://a.example.com', 'https://'],
+    ['a.example.com', 'https://'],
+    ['https://u:p@a.example.com', 'user name'],
+    ['https://@a.example.com', ''],
+    ['https://a.example.com?x=1', 'query'],
+    ['"https://a.example.com#x"', 'fragment'],
+    ['"https://a.example.com "', 'character'],
+    [`'"https://a.example.com"'`, 'https://'],
+    ['https://a.exämple.com', 'character'],
+    ['https://A.example.com', 'written as'],
+    ['https://2130706433', ''],
+    ['https://a.example.com/b/../c', 'path'],
+    ['https://a.example.com/.well-known/openid-configuration', '.well-known'],
+    ['https://10.0.0.5:6443', 'jwksFile'],
+    ['https://[::1]', 'jwksFile'],
+    ['https://localhost:8443', 'jwksFile'],
+    ['https://kubernetes.default.svc.cluster.local', 'jwksFile'],
+    ['https://metadata.google.internal', 'jwksFile'],
+  ])('the issuer %s is a mistake on its own line', async (issuer, hint) => {
+    const [mistake = '', ...rest] = mistakesOf(await compile(withIssuer(issuer)))
+    expect(rest).toEqual([])
+    expect(mistake).toMatch(/^3:13: clusters\[0\]\.issuer/)
+    expect(mistake).toContain(hint)
+  })
+
+  test.each(['jwksFile: keys.json', 'jwksURI: https://keys.example.com/jwks', 'binding: CLUSTER', 'caFile: ca.pem'])(
+    'a private issuer is taken with %s',
+    async (wayOut) => {
+      expect((await compile(withIssuer('https://10.0.0.5:6443', wayOut))).ok).toBe(true)
+    },
+  )
+
+  test('a caFile alone is a mistake for a deployed Worker, with the two ways out', async () => {
+    const text = withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem')
+    expect(mistakesOf(await compile(text, true))).toEqual([expect.stringMatching(/binding.*jwksFile/)])
+    expect((await compile(withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem\nbinding: B'), true)).ok).toBe(true)
+  })
+
+  test('jwksFile and caFile are compiled in', async () => {
+    const [first] = (await trustOf(withIssuer('https://a.example.com', 'jwksFile: keys.json\ncaFile: ca.pem'))).clusters
+    expect(first?.keys).toEqual({ from: 'file', jwks: JSON.parse(FILES['keys.json'] ?? '') })
+    expect(first?.ca).toBe(FILES['ca.pem'])
+  })
+
+  test.each([
+    ['jwksURI: https://k.example.com\njwksFile: keys.json', 'exclude'],
+    ['jwksURI: http://k.example.com', 'https://'],
+    ['jwksFile: none.json', 'does not exist'],
+    ['jwksFile: list.json', 'JWK Set'],
+    ['jwksFile: private.json', 'private key'],
+    ['caFile: keys.json', 'PEM'],
+    ['caFile: key.pem', 'private key'],
+    ['binding: "a b"', 'wrangler.toml'],
+    ['maxTokenLifetime: 599s', '10m to 24h'],
+    ['maxTokenLifetime: 24h1s', '10m to 24h'],
+    ['node: required', 'optional'],
+    ['node: optional\ndeny: {nodes: [n]}', 'exclude'],
+    ['deny: {nodes: [Not_a_Node]}', 'RFC 1123'],
+    ['deny: {nodes: n}', 'list'],
+    ['deny: [n]', 'mapping'],
+    ['namespace: n', 'together'],
+    ['serviceAccount: s', 'together'],
+    ['namespace: "*"\nserviceAccount: s', 'no patterns'],
+    ['namespace: "a.*"\nserviceAccount: s', 'no patterns'],
+    ['namespace: 123\nserviceAccount: s', 'quotes'],
+    ['namespace: 1e3\nserviceAccount: s', 'quotes'],
+    ['namespace: true\nserviceAccount: s', 'quotes'],
+    ['namespace: null\nserviceAccount: s', 'empty'],
+    ['namespace: ""\nserviceAccount: s', 'empty'],
+    ['namespace:\nserviceAccount: s', 'empty'],
+    ['audience: []', 'empty'],
+    ['audience: [a, ""]', 'empty'],
+    ['audience: "a b"', 'printable'],
+    ['eks: {region: us-east-1, id: A}', 'only one of'],
+    ['maxTokenLifeTime: 600s', 'unknown field'],
+    ['<<: {}', 'unknown field'],
+    ['__proto__: {}', 'unknown field'],
+  ])('an entry with %j is one mistake', async (fields, hint) => {
+    const mistakes = mistakesOf(await compile(withIssuer('https://a.example.com', fields)))
+    expect(mistakes).toEqual([expect.stringContaining(hint)])
+  })
+
+  test.each(['600s', '10m', '0h10m', '24h', '1h30m', '1h0m5s'])('maxTokenLifetime: %s is taken', async (text) => {
+    expect((await compile(withIssuer('https://a.example.com', `maxTokenLifetime: ${text}`))).ok).toBe(true)
+  })
+
+  test.each([
+    '600',
+    '"600"',
+    '0.5h',
+    '1d',
+    '600000ms',
+    '-600s',
+    '+600s',
+    '10M',
+    'PT10M',
+    '1e3',
+    '10 m',
+    '600S',
+    '10m1h',
+    '10m10m',
+    '10:00',
+    '0s',
+    '99999h',
+    '""',
+    '~',
+    '999999999s',
+  ])('maxTokenLifetime: %s is a mistake', async (text) => {
+    expect(mistakesOf(await compile(withIssuer('https://a.example.com', `maxTokenLifetime: ${text}`)))).toHaveLength(1)
+  })
+
+  test.each([
+    ['name', 'clusters: [{name: a, issuer: "https://a.example.com"}, {name: a, issuer: "https://b.example.com"}]'],
+    ['issuer', 'clusters: [{name: a, issuer: "https://a.example.com"}, {name: b, issuer: "https://a.example.com"}]'],
+    ['issuer', 'clusters: [{name: a, issuer: "https://a.example.com"}, {name: b, issuer: "https://a.example.com/"}]'],
+    [
+      'issuer',
+      'clusters: [{name: a, eks: {region: us-east-1, id: A}}, {name: b, issuer: "https://oidc.eks.us-east-1.amazonaws.com/id/A/"}]',
+    ],
+  ])('two entries with one %s are a mistake: %s', async (what, text) => {
+    expect(mistakesOf(await compile(text))).toEqual([expect.stringContaining(what)])
+  })
+
+  test.each(['A', 'a/b', 'a_b', '7', `${'a'.repeat(41)}`, '""'])('the name %s is a mistake', async (name) => {
+    expect(mistakesOf(await compile(`clusters: [{name: ${name}, issuer: "https://a.example.com"}]`))).toHaveLength(1)
+  })
+})
+
+describe('tenants', () => {
+  test('a project stands for every gke: entry of it', async () => {
+    const trust = await trustOf(`clusters:
+  - {name: g1, gke: {project: p, location: l, cluster: c1}}
+  - {name: g2, gke: {project: p, location: l, cluster: c2}}
+  - {name: g3, gke: {project: q, location: l, cluster: c3}}
+tenants:
+  - {slug: acme, kubernetes: [{project: p, namespace: n, serviceAccount: s}]}
+`)
+    expect(trust.kubernetesMappings.map(({ cluster }) => cluster)).toEqual(['g1', 'g2'])
+  })
+
+  test('a mapping may name an entry that has a ServiceAccount of its own', async () => {
+    const trust = await trustOf(
+      `${cluster('issuer: https://a.example.com\nnamespace: n\nserviceAccount: s')}tenants: [{slug: acme, kubernetes: [{cluster: a, namespace: n, serviceAccount: other}]}]\n`,
+    )
+    expect(trust.kubernetesMappings).toHaveLength(2)
+  })
+
+  test.each([
+    ['{cluster: b, namespace: n, serviceAccount: s}', 'not under clusters'],
+    ['{project: p, namespace: n, serviceAccount: s}', 'no gke: entry'],
+    ['{cluster: a, project: p, namespace: n, serviceAccount: s}', 'either'],
+    ['{namespace: n, serviceAccount: s}', 'either'],
+    ['{cluster: a, serviceAccount: s}', 'namespace'],
+    ['{cluster: a, namespace: n}', 'serviceAccount'],
+    ['{cluster: a, namespace: "*", serviceAccount: s}', 'no patterns'],
+    ['{cluster: a, namespace: n, serviceAccount: s, node: x}', 'unknown field'],
+  ])('the mapping %s is a mistake', async (mapping, hint) => {
+    expect(mistakesOf(await compile(mapped(mapping)))).toEqual([expect.stringContaining(hint)])
+  })
+
+  test.each([
+    ['{account: 123456789012}', 'quotes'],
+    ['{account: "12345678901"}', '12 digits'],
+    ['{account: "1234 5678 9012"}', '12 digits'],
+    ['{account: "０１２３４５６７８９０１"}', '12 digits'],
+    ['{role: r}', 'account'],
+    ['{account: "123456789012", role: r, user: u}', 'not both'],
+    ['{account: "123456789012", role: team-a/r}', 'no path'],
+    ['{account: "123456789012", role: "r*"}', 'no pattern'],
+    ['{account: "123456789012", role: ""}', 'empty'],
+    ['{account: "123456789012", arn: x}', 'unknown field'],
+  ])('the AWS mapping %s is a mistake', async (mapping, hint) => {
+    expect(mistakesOf(await compile(aws(mapping)))).toEqual([expect.stringContaining(hint)])
+  })
+
+  test.each([
+    'tenants: [{slug: a, aws: [{account: "123456789012", role: r}]}, {slug: b, aws: [{account: "123456789012", role: r}]}]',
+    'tenants: [{slug: a, aws: [{account: "123456789012"}]}, {slug: b, aws: [{account: "123456789012"}]}]',
+    `${cluster('issuer: https://a.example.com\nnamespace: n\nserviceAccount: s')}tenants: [{slug: b, kubernetes: [{cluster: a, namespace: n, serviceAccount: s}]}]`,
+    'clusters: [{name: g, gke: {project: p, location: l, cluster: c}}]\ntenants: [{slug: a, kubernetes: [{project: p, namespace: n, serviceAccount: s}]}, {slug: b, kubernetes: [{cluster: g, namespace: n, serviceAccount: s}]}]',
+  ])('one identity for two tenants is a mistake: %s', async (text) => {
+    expect(mistakesOf(await compile(text))).toEqual([expect.stringContaining('maps')])
+  })
+
+  test('a role wins over its account, and that is said', async () => {
+    const compilation = await compile(
+      'tenants: [{slug: a, aws: [{account: "123456789012"}]}, {slug: b, aws: [{account: "123456789012", role: r}]}]',
+    )
+    expect(compilation).toMatchObject({ ok: true, notes: [expect.stringMatching(/role r .* tenant b, the rest .* a/)] })
+  })
+
+  test.each(['slug: A', 'slug: ""', 'slug: a_b', `slug: ${'a'.repeat(64)}`, 'aws: []', 'slug: 7'])(
+    'a tenant with %s is a mistake',
+    async (fields) => {
+      expect(mistakesOf(await compile(`tenants: [{${fields}}]`))).toHaveLength(1)
+    },
+  )
+
+  test('a tenant that stands twice is a mistake', async () => {
+    expect(mistakesOf(await compile('tenants: [{slug: a}, {slug: a}]'))).toEqual([
+      '1:29: tenants[1]: the tenant "a" stands twice',
+    ])
+  })
+})
+
+describe('the rest of the file', () => {
+  test.each([
+    ['trustDomain: TD.example', 'a-z'],
+    ['trustDomain: spiffe://td', 'no spiffe://'],
+    ['trustDomain: 2026', 'quotes'],
+    ['trustDomain: ""', 'empty'],
+    ['alsoTrust: whystack', 'list'],
+    ['alsoTrust: [rootpilot]', 'twice'],
+    ['alsoTrust: [a, a]', 'twice'],
+    ['certificate: {lifetime: 4m59s}', '5m to 24h'],
+    ['certificate: {lifetime: 24h1s}', '5m to 24h'],
+    ['certificate: {reattest: 59m}', '1h to 720h'],
+    ['certificate: {reattest: 721h}', '1h to 720h'],
+    ['certificate: {reattest: false}', 'quotes'],
+    ['certificate: {onClone: ignore}', 'refuse'],
+    ['certificate: []', 'mapping'],
+    ['aws: {regions: [no]}', 'commercial'],
+    ['aws: {regions: [us-gov-west-1]}', 'commercial'],
+    ['aws: {regions: [cn-north-1]}', 'commercial'],
+    ['aws: {regions: [us-iso-east-1]}', 'commercial'],
+    ['aws: {regions: [us-isob-east-1]}', 'commercial'],
+    ['aws: {regions: [eusc-de-east-1]}', 'commercial'],
+    ['aws: {regions: ["us-east-1.evil.example.com/"]}', 'commercial'],
+    ['aws: {accounts: []}', 'unknown field'],
+    ['bootstrapTenant: A', 'a-z'],
+    ['tenant: []', 'unknown field'],
+    ['Tenants: []', 'unknown field'],
+    ['tenants: {slug: a}', 'list'],
+    ['clusters: {name: a}', 'list'],
+    ['clusters: [a]', 'mapping'],
+    ['clusters:', 'empty'],
+    ['1: x', 'unknown field'],
+  ])('%s is a mistake', async (text, hint) => {
+    const mistakes = mistakesOf(await compile(text))
+    expect(mistakes).toHaveLength(1)
+    if (text !== '1: x') expect(mistakes[0]).toContain(hint)
+  })
+
+  test('bounds are inclusive and off switches re-attestation off', async () => {
+    expect((await trustOf('certificate: {lifetime: 5m, reattest: 1h}')).certificate).toMatchObject({
+      lifetime: 300,
+      reattest: 3600,
+    })
+    expect((await trustOf('certificate: {lifetime: 24h, reattest: 720h, onClone: refuse}')).certificate).toMatchObject({
+      lifetime: 86_400,
+      reattest: 2_592_000,
+      onClone: 'refuse',
+    })
+    expect((await trustOf('certificate: {reattest: off}')).certificate.reattest).toBeNull()
+  })
+
+  test.each([
+    ['nothing', ''],
+    ['comments alone', '# clusters: []\n'],
+    ['a list', '- a\n'],
+    ['a word', 'hello'],
+    ['a tab', 'tenants:\n\t- slug: a\n'],
+    ['a key twice', 'tenants: []\ntenants: []\n'],
+    ['two documents', 'tenants: []\n---\ntenants: []\n'],
+    ['an alias', 'tenants: &t []\nclusters: *t\n'],
+    ['an alias to itself', 'tenants: &t [*t]\n'],
+    ['an alias bomb', 'a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\ntenants: [*c]\n'],
+    ['a tag', 'trustDomain: !!str x\n'],
+    ['a tag of somebody’s own', 'trustDomain: !env TD\n'],
+    ['a NUL', 'trustDomain: "a\u0000"\n'],
+    ['a file over the limit', `# ${'x'.repeat(TRUST_FILE_BYTES)}\n{}`],
+  ])('%s is refused', async (_, text) => {
+    expect(mistakesOf(await compile(text)).length).toBeGreaterThan(0)
+  })
+
+  test.each([
+    ['Latin-1', new Uint8Array([0x23, 0xe4, 0x0a, 0x7b, 0x7d])],
+    ['UTF-16', new Uint8Array([0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00])],
+  ])('%s is refused', async (_, bytes) => {
+    expect(mistakesOf(await compileBytes(bytes))).toEqual([expect.stringContaining('UTF-8')])
+  })
+
+  test.each([
+    ['a byte order mark', '\ufefftenants: [{slug: a}]\n'],
+    ['CRLF', 'tenants:\r\n  - slug: a\r\n'],
+    ['a leading separator', '---\ntenants: [{slug: a}]\n'],
+    ['an end marker', 'tenants: [{slug: a}]\n...\n'],
+    ['no final newline', 'tenants: [{slug: a}]'],
+  ])('%s is fine', async (_, text) => {
+    expect((await trustOf(text)).tenants).toEqual(['a', 'default'])
+  })
+
+  test('all mistakes are reported at once, in the order of the file', async () => {
+    const mistakes = mistakesOf(
+      await compile('trustDomain: A\nclusters:\n  - name: B\n    issuer: http://x\ntenants:\n  - slug: C\nextra: 1\n'),
+    )
+    expect(mistakes.map((mistake) => mistake.split(':', 1)[0])).toEqual(['1', '3', '4', '6', '7'])
+  })
+
+  test('the hash names the content, not the layout', async () => {
+    const [a, b, c] = [
+      await trustOf('tenants: [{slug: a}]'),
+      await trustOf('# note\ntenants:\n  - slug: "a"\n'),
+      await trustOf('tenants: [{slug: b}]'),
+    ]
+    expect(a.hash).toBe(b.hash)
+    expect(a.hash).not.toBe(c.hash)
+  })
+
+  test('any text gives mistakes with places or a compiled file, and never throws', async () => {
+    const words = [
+      'clusters',
+      'tenants',
+      'name',
+      'issuer',
+      ': ',
+      '- ',
+      '\n',
+      '  ',
+      '[',
+      ']',
+      '{',
+      '}',
+      '&a',
+      '*a',
+      '!!x',
+      '"',
+      "'",
+      '#',
+      '|',
+      '<<',
+      'a',
+      '1',
+      'https://a.example.com',
+    ]
+    await fc.assert(
+      fc.asyncProperty(
+        fc.oneof(
+          fc.string(),
+          fc.array(fc.constantFrom(...words), { maxLength: 30 }).map((parts) => parts.join('')),
+        ),
+        async (text) => {
+          const compilation = await compile(text)
+          if (!compilation.ok)
+            expect(
+              compilation.mistakes.every(
+                ({ line, column, message }) => line >= 1 && column >= 1 && !message.includes('\n'),
+              ),
+            ).toBe(true)
+        },
+      ),
+      { numRuns: 400 },
+    )
+  })
+})
