@@ -287,6 +287,13 @@ describe('the other routes', () => {
     expect(await answered.text()).toContain('CA_KEY')
   })
 
+  test('/readyz says so when the CA has less than one certificate lifetime left', async () => {
+    const late = compose(trustWith(), undefined, () => epochMilliseconds(now + 3 * 365 * 24 * 3600 * 1000))
+    const answered = await late.fetch(new Request('https://x/readyz'), bindings, createExecutionContext())
+    expect(answered.status).toBe(503)
+    expect(await answered.text()).toContain('CA_CERT ends')
+  })
+
   test('without a CA an enrollment is refused before its token is looked at', async () => {
     const bare = compose(trustWith(), undefined, () => now)
     const { token } = await mint()

@@ -1,6 +1,7 @@
 // Whether this door can serve: the CA pair loads, the database answers; and which trust file is live.
 
 import { toEpochSeconds } from '../../protocol/time.ts'
+import { validityOf } from '../ca/profile.ts'
 import { pingDatabase } from '../store/db.ts'
 import { liveRunnerIdWithSlash } from '../store/tokens.ts'
 import type { Door } from './door.ts'
@@ -15,12 +16,13 @@ export interface Readiness {
 
 export async function readiness(door: Door): Promise<Readiness> {
   const faults: string[] = []
+  const now = toEpochSeconds(door.clock())
   const authority = await door.authority()
-  if (!authority.ok) faults.push(authority.refusal.detail ?? 'the certificate authority is not configured')
+  const usable = authority.ok ? validityOf(authority.value, now, door.trust.certificate.lifetime) : authority
+  if (!usable.ok) faults.push(usable.refusal.detail ?? 'the certificate authority is not configured')
   try {
     await pingDatabase(door.database)
-    const id =
-      door.trust.clusters.length > 0 ? await liveRunnerIdWithSlash(door.database, toEpochSeconds(door.clock())) : null
+    const id = door.trust.clusters.length > 0 ? await liveRunnerIdWithSlash(door.database, now) : null
     if (id !== null)
       faults.push(`the runner token for ${id} is live: "/" is reserved while clusters are registered, revoke it`)
   } catch {
