@@ -291,7 +291,7 @@ describe('the other routes', () => {
     const late = compose(trustWith(), undefined, () => epochMilliseconds(now + 3 * 365 * 24 * 3600 * 1000))
     const answered = await late.fetch(new Request('https://x/readyz'), bindings, createExecutionContext())
     expect(answered.status).toBe(503)
-    expect(await answered.text()).toContain('CA_CERT ends')
+    expect(await answered.text()).toContain('CA_CERT ended')
   })
 
   test('without a CA an enrollment is refused before its token is looked at', async () => {
