@@ -1,11 +1,13 @@
 // The composition: bindings, trust file and rooms put together. Used by both entry files; decides nothing.
 
-import { type Result, refuse } from '../protocol/refusals.ts'
+import { ok, type Result, refuse } from '../protocol/refusals.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
 import { type Authority, loadAuthority } from './ca/authority.ts'
+import { deriveHmacKey } from './ca/derived-key.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
+import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
 import { runCron } from './enrollment/cron.ts'
 import type { Door, Rate } from './enrollment/door.ts'
 import { keepReservedIdGuard } from './enrollment/reserved-ids.ts'
@@ -14,8 +16,8 @@ import type { RunnerSources } from './fleet/presence.ts'
 import { runnerWith } from './fleet/runner.ts'
 import { makeApp } from './http/app.ts'
 import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
-import { makeFindKey } from './keysets/key-sets.ts'
-import { deriveSealingKey } from './keysets/snapshot.ts'
+import { makeKeySets } from './keysets/key-sets.ts'
+import { SEALING_PURPOSE } from './keysets/snapshot.ts'
 import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
@@ -57,7 +59,7 @@ export function compose(
   const app = makeApp(doorFor, clock, development)
   return {
     Runner: runnerWith<Env>((env) => runnerSourcesOf(env, trust, clock)),
-    KeyDirectory: keyDirectoryOf(trust, clock),
+    KeyDirectory: keyDirectoryOf(trust, deriveSealingKey, clock),
     fetch: async (request, env, context) => app.fetch(request, env, context),
     scheduled: async (event, env) => runCron(doorFor(env), event.cron),
   }
@@ -69,6 +71,13 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
   const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
   const authority = authorityOf(env, development)
+  const keySets = makeKeySets({
+    clusters: trust.clusters,
+    readEntry: (name) => env.KEYS.get(name, { cacheTtl: KV_CACHE_SECONDS }),
+    sealingKey: sealingKeyOf(env),
+    askDirectory: (cluster, kid) => directory().ask(cluster, kid),
+    refreshDirectory: () => directory().refresh(),
+  })
   const proveLeaf: Door['proveLeaf'] = async (der) => {
     const loaded = await authority()
     return loaded.ok ? verifyPresented(loaded.value, [trust.trustDomain, ...trust.alsoTrust], der) : loaded
@@ -92,12 +101,7 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
       },
       workloads: {
         clusters: trust.clusters,
-        findKey: makeFindKey({
-          clusters: trust.clusters,
-          readEntry: (name) => env.KEYS.get(name),
-          sealingKey: sealingKeyOf(env),
-          askDirectory: (cluster, kid) => directory().ask(cluster, kid),
-        }),
+        findKey: keySets.find,
       },
     }),
     database,
@@ -107,12 +111,18 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
       clock,
     ),
     runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
-    refreshKeySets: () => directory().refresh(),
+    refreshKeySets: keySets.refresh,
     authority,
     proveLeaf,
+    challengeKey: challengeKeyOf(env, authority),
     withinRate,
   }
 }
+
+/** The least that KV allows: how long a location may go by an entry that was replaced. */
+const KV_CACHE_SECONDS = 30
+
+const deriveSealingKey = (caKey: string): Promise<CryptoKey> => deriveHmacKey(caKey, SEALING_PURPOSE)
 
 /** The key that entries of KV are sealed with; null without a CA, when nothing there can be believed. */
 function sealingKeyOf(env: Env): () => Promise<CryptoKey | null> {
@@ -120,6 +130,17 @@ function sealingKeyOf(env: Env): () => Promise<CryptoKey | null> {
   return async () => {
     if (key === null && env.CA_KEY) key = await deriveSealingKey(env.CA_KEY)
     return key
+  }
+}
+
+/** Out of CA_KEY, so there is none without a CA that loads. */
+function challengeKeyOf(env: Env, authority: Door['authority']): Door['challengeKey'] {
+  let key: CryptoKey | null = null
+  return async () => {
+    const loaded = await authority()
+    if (!loaded.ok) return loaded
+    key ??= await deriveHmacKey(env.CA_KEY ?? '', CHALLENGE_PURPOSE)
+    return ok(key)
   }
 }
 

@@ -26,6 +26,8 @@ export interface Door {
   readonly refreshKeySets: () => Promise<void>
   /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
   readonly authority: () => Promise<Result<Authority>>
+  /** What challenges of the tunnel are sealed with. */
+  readonly challengeKey: () => Promise<Result<CryptoKey>>
   /** Proves a leaf in DER to be ours; not yet that whoever shows it holds its key, nor that it is in time. */
   readonly proveLeaf: (der: Bytes) => Promise<Result<Presented>>
   /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */

@@ -3,7 +3,7 @@
 
 import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidence } from '../../protocol/enroll.ts'
 import { nonceIsBoundTo } from '../../protocol/nonce.ts'
-import { ok, type Refusal, type Result, refuse, statusOf } from '../../protocol/refusals.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import type { Json } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { type BanList, findBan } from '../../trust/bans.ts'
@@ -12,11 +12,10 @@ import { decide } from '../../trust/decide.ts'
 import { tokenIdOf } from '../../trust/standing.ts'
 import type { Authority } from '../ca/authority.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
-import { isStorageOutage } from '../store/db.ts'
 import { answerOf, type Reserved } from './answer.ts'
 import type { Door } from './door.ts'
-import { type Caller, type Facts, recordBug, recordGrant, recordRefusal } from './event.ts'
-import { rateKeyOf } from './rate-key.ts'
+import { type Caller, type Facts, recordGrant } from './event.ts'
+import { broke, refused } from './refused.ts'
 import { noteCertificate, renew } from './renew.ts'
 import { begin, reserve } from './reserve.ts'
 
@@ -29,8 +28,7 @@ export async function enroll(door: Door, caller: Caller, body: Result<Json>): Pr
     recordGrant(door.database, caller, facts.mode === 'mtls-renewal' ? 'renewed' : 'enrolled', facts)
     return result
   } catch (error) {
-    recordBug(caller, error)
-    return await refused(door, caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' }, facts)
+    return await broke(door, caller, error, facts)
   }
 }
 
@@ -111,13 +109,4 @@ async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promis
     return refuse('nonce_not_in_csr', { detail: 'the challengePassword of the CSR differs from challengeNonce' })
   if (!(await nonceIsBoundTo(challengeNonce, csr.value.spki))) return refuse('nonce_not_bound')
   return csr
-}
-
-/** Only failures count against an address, so one that is full of honest runners is never shut out. */
-export async function refused(door: Door, caller: Caller, refusal: Refusal, facts: Facts): Promise<Result<never>> {
-  const theirs = statusOf(refusal) < 500
-  const within = !theirs || caller.address === '' || (await door.withinRate('failures', rateKeyOf(caller.address)))
-  const told: Refusal = within ? refusal : { reason: 'rate_limited' }
-  recordRefusal(door.database, caller, told, facts)
-  return { ok: false, refusal: told }
 }

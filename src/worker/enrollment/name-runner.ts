@@ -8,10 +8,9 @@ import { findBan } from '../../trust/bans.ts'
 import { decide } from '../../trust/decide.ts'
 import { tokenIdOf } from '../../trust/standing.ts'
 import { looksLikeJws } from '../attestors/jws.ts'
-import { isStorageOutage } from '../store/db.ts'
 import type { Door } from './door.ts'
-import { refused } from './enroll.ts'
-import { type Caller, type Facts, recordBug, recordGrant } from './event.ts'
+import { type Caller, type Facts, recordGrant } from './event.ts'
+import { broke, refused } from './refused.ts'
 
 /**
  * `authorization` is the header as it came; `asked` the runner ID that the message names, empty for none, or why
@@ -30,8 +29,7 @@ export async function nameRunner(
     recordGrant(door.database, caller, 'named', facts)
     return result
   } catch (error) {
-    recordBug(caller, error)
-    return await refused(door, caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' }, facts)
+    return await broke(door, caller, error, facts)
   }
 }
 

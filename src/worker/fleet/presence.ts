@@ -35,6 +35,14 @@ export function presenceOf(record: EnrollmentRecord, connected: boolean, seenAt:
   return { enrollmentId: record.enrollmentId, seenAt, connected, instanceId: record.instanceId, notAfter, issuer }
 }
 
-/** After that the object clears itself. The fleet's last row is written then, and that too keeps to once an hour. */
-export const clearedAfter = (record: EnrollmentRecord): EpochSeconds =>
-  epochSeconds(Math.max(forgottenAfter(record), record.shownAt === null ? 0 : addSeconds(record.shownAt, SHOWN_EVERY)))
+/**
+ * After that the object clears itself. The fleet's last row is written then, and that too keeps to once an hour; of an
+ * end it was told already.
+ */
+export const clearedAfter = (record: EnrollmentRecord): EpochSeconds => {
+  const { ended, shownAt } = record
+  const forgotten = forgottenAfter(record)
+  return ended !== null || shownAt === null
+    ? forgotten
+    : epochSeconds(Math.max(forgotten, addSeconds(shownAt, SHOWN_EVERY)))
+}

@@ -13,6 +13,7 @@ import { isStorageOutage } from '../store/db.ts'
 import { readJsonBody } from './bounds.ts'
 import { ENROLL_PATH, serveConnect } from './connect.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
+import { addTunnelRoutes } from './tunnel.ts'
 
 export interface AppOptions {
   /** `muster dev` alone: plain http on loopback. */
@@ -64,6 +65,8 @@ export function makeApp<E extends object>(
     const result = await enroll(door, caller, body)
     return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.refusal)
   })
+
+  addTunnelRoutes(app, isPlain)
 
   app.get('/api/bundle', async (c) => {
     const authority = await c.var.door.authority()

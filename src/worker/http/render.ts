@@ -17,6 +17,9 @@ export const renderJson = (caller: Caller, value: unknown, status = 200): Respon
 export const renderText = (caller: Caller, type: string, text: string): Response =>
   new Response(text, { headers: { ...headersOf(caller), 'content-type': type } })
 
+export const renderSocket = (caller: Caller, webSocket: WebSocket): Response =>
+  new Response(null, { status: 101, webSocket, headers: headersOf(caller) })
+
 export function renderRefusal(caller: Caller, refusal: Refusal): Response {
   const { problem, retryAfter }: ProblemAnswer = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
   return new Response(JSON.stringify(problem), {

@@ -1,0 +1,34 @@
+// Challenges of the tunnel: made and judged without any state, base64url(expiry[4] ‖ random[16] ‖ HMAC[32]).
+// That one is used once is for the object of the enrollment to see to.
+
+import { type Bytes, decodeBase64url, encodeBase64url } from '../../protocol/base64url.ts'
+import { addSeconds, type EpochSeconds, epochSeconds, rfc3339, seconds } from '../../protocol/time.ts'
+import type { TunnelChallenge } from '../../protocol/tunnel.ts'
+
+export const CHALLENGE_PURPOSE = 'muster tunnel challenge'
+
+const LIFE = seconds(30)
+const EXPIRY_BYTES = 4
+const BODY_BYTES = EXPIRY_BYTES + 16
+const MAC_BYTES = 32
+
+export async function makeChallenge(key: CryptoKey, now: EpochSeconds): Promise<TunnelChallenge> {
+  const expiresAt = addSeconds(now, LIFE)
+  const bytes = crypto.getRandomValues(new Uint8Array(BODY_BYTES + MAC_BYTES))
+  new DataView(bytes.buffer).setUint32(0, expiresAt)
+  bytes.set(new Uint8Array(await crypto.subtle.sign('HMAC', key, bytes.subarray(0, BODY_BYTES))), BODY_BYTES)
+  return { challenge: encodeBase64url(bytes), expiresAt: rfc3339(expiresAt) }
+}
+
+/** When a challenge of ours expires; null where it has, or is none of ours. */
+export async function challengeExpiry(
+  key: CryptoKey,
+  challenge: string,
+  now: EpochSeconds,
+): Promise<EpochSeconds | null> {
+  const bytes: Bytes | null = decodeBase64url(challenge)
+  if (bytes === null || bytes.length !== BODY_BYTES + MAC_BYTES) return null
+  if (!(await crypto.subtle.verify('HMAC', key, bytes.subarray(BODY_BYTES), bytes.subarray(0, BODY_BYTES)))) return null
+  const expiresAt = epochSeconds(new DataView(bytes.buffer).getUint32(0))
+  return expiresAt >= now ? expiresAt : null
+}

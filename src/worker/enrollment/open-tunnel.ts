@@ -1,0 +1,106 @@
+// The way of a connection: early data → proofs → certificate → standing and lineage, in one call → the socket.
+
+import { type Bytes, equalBytes, utf8 } from '../../protocol/base64url.ts'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
+import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts'
+import { connectionRefusal, type Presented } from '../ca/presented.ts'
+import type { SpentChallenge } from '../fleet/record.ts'
+import { challengeExpiry } from './challenge.ts'
+import type { Door } from './door.ts'
+import { type Caller, type Facts, recordGrant } from './event.ts'
+import { broke, refused } from './refused.ts'
+import { noteCertificate, shownOf } from './renew.ts'
+
+/** What an upgrade brings along, unjudged. Null: not there. */
+export interface Knock {
+  /** Host of the request's URL, with its port where that is not the scheme's own. */
+  readonly host: string
+  readonly earlyData: string | null
+  /** The client certificate as the edge got it in TLS; the edge's own verdict on it decides nothing. */
+  readonly tlsCertificate: string | null
+  /** The client's own words: worth something with a proof only. */
+  readonly clientCert: string | null
+  readonly proof: string | null
+}
+
+/** The answer to the upgrade, whose socket the object of the enrollment holds. */
+export async function openTunnel(door: Door, caller: Caller, knock: Result<Knock>): Promise<Result<WebSocket>> {
+  const facts: Facts = {}
+  try {
+    const result = await steps(door, caller, knock, facts)
+    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    recordGrant(door.database, caller, 'connected', facts)
+    return result
+  } catch (error) {
+    return await broke(door, caller, error, facts)
+  }
+}
+
+async function steps(door: Door, caller: Caller, knock: Result<Knock>, facts: Facts): Promise<Result<WebSocket>> {
+  const now = toEpochSeconds(caller.at)
+  if (!knock.ok) return knock
+  // RFC 8470 §5.1: what came before the handshake ended can be replayed.
+  if (knock.value.earlyData !== null) return refuse('early_data')
+
+  const proofs = readProofs(knock.value)
+  if (!proofs.ok) return proofs
+  const presented = await door.proveLeaf(proofs.value.der)
+  if (!presented.ok) return presented
+  const challenge = await spentBy(door, knock.value.host, presented.value, proofs.value, now)
+  if (!challenge.ok) return challenge
+  noteCertificate(facts, presented.value)
+  const refusal = connectionRefusal(presented.value, now)
+  if (refusal !== null) return { ok: false, refusal }
+
+  const bans = await door.banList()
+  if (!bans.ok) return bans
+  const { enrollmentId } = presented.value
+  if (!(await door.withinRate('identities', enrollmentId))) return refuse('rate_limited')
+  const runner = door.runnerOf(enrollmentId)
+  const { known, result } = await runner.admit(shownOf(presented.value), challenge.value, bans.value)
+  facts.mode = known?.mode ?? null
+  facts.identity = known?.identity ?? null
+  facts.runnerId = known?.runnerId ?? null
+  if (!result.ok) return result
+
+  const { webSocket } = await runner.fetch(`https://runner/${result.value.ticket}`, {
+    headers: { upgrade: 'websocket' },
+  })
+  // The object went away between the two calls, as a deploy makes it do.
+  return webSocket === null ? refuse('storage_unavailable') : ok(webSocket)
+}
+
+interface Proofs {
+  readonly der: Bytes
+  /** Null: the certificate came in TLS, which proved the key. */
+  readonly signed: { readonly challenge: string; readonly signature: Bytes } | null
+}
+
+/** One certificate, proven in one way or in both. A `Client-Cert` without a proof is not looked at. */
+function readProofs({ tlsCertificate, clientCert, proof }: Knock): Result<Proofs> {
+  const tls = tlsCertificate === null ? null : parseClientCert(tlsCertificate)
+  if (tlsCertificate !== null && tls === null) return refuse('certificate_invalid')
+  if (proof === null) return tls === null ? refuse('certificate_missing') : ok({ der: tls, signed: null })
+  const shown = clientCert === null ? null : parseClientCert(clientCert)
+  const signed = parseProof(proof)
+  if (shown === null || signed === null) return refuse('proof_invalid')
+  return tls !== null && !equalBytes(tls, shown) ? refuse('proofs_differ') : ok({ der: shown, signed })
+}
+
+/** The challenge that the certificate's key signed for this host, to be used up; null where TLS is the proof. */
+async function spentBy(
+  door: Door,
+  host: string,
+  presented: Presented,
+  { signed }: Proofs,
+  now: EpochSeconds,
+): Promise<Result<SpentChallenge | null>> {
+  if (signed === null) return ok(null)
+  const { challenge, signature } = signed
+  if (!(await presented.signed(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')
+  const key = await door.challengeKey()
+  if (!key.ok) return key
+  const expiresAt = await challengeExpiry(key.value, challenge, now)
+  return expiresAt === null ? refuse('proof_invalid') : ok({ challenge, expiresAt })
+}

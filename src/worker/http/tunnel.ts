@@ -1,0 +1,55 @@
+// The routes of the tunnel: takes an upgrade apart, hands it on and renders what comes back.
+
+import type { Hono } from 'hono'
+import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
+import { CLIENT_CERT_HEADER, PROOF_HEADER, TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/tunnel.ts'
+import { makeChallenge } from '../enrollment/challenge.ts'
+import { type Knock, openTunnel } from '../enrollment/open-tunnel.ts'
+import type { Context } from './app.ts'
+import { renderJson, renderRefusal, renderSocket } from './render.ts'
+
+/** `isPlain`: whether a request came in clear where it may not. */
+export function addTunnelRoutes<E extends object>(
+  app: Hono<Context & { Bindings: E }>,
+  isPlain: (url: string) => boolean,
+): void {
+  app.get(TUNNEL_PATH, async (c) => {
+    const { door, caller } = c.var
+    const result = await openTunnel(door, caller, isPlain(c.req.url) ? HTTPS_ONLY : readKnock(c.req.raw))
+    return result.ok ? renderSocket(caller, result.value) : renderRefusal(caller, result.refusal)
+  })
+
+  app.post(TUNNEL_CHALLENGE_PATH, async (c) => {
+    const { door, caller } = c.var
+    if (isPlain(c.req.url)) return renderRefusal(caller, HTTPS_ONLY.refusal)
+    const key = await door.challengeKey()
+    if (!key.ok) return renderRefusal(caller, key.refusal)
+    return renderJson(caller, await makeChallenge(key.value, toEpochSeconds(caller.at)))
+  })
+}
+
+const HTTPS_ONLY = refuse('https_only', { detail: 'https only' })
+
+function readKnock(request: Request): Result<Knock> {
+  const { headers } = request
+  if (headers.get('upgrade')?.toLowerCase() !== 'websocket') {
+    return refuse('body_malformed', { detail: 'this address takes WebSocket upgrades' })
+  }
+  return ok({
+    host: new URL(request.url).host,
+    earlyData: headers.get('early-data'),
+    tlsCertificate: tlsCertificateOf(request),
+    clientCert: headers.get(CLIENT_CERT_HEADER),
+    proof: headers.get(PROOF_HEADER),
+  })
+}
+
+/** RFC 9440 form. One that is too large for the edge to hand over is there, but cannot be read. */
+function tlsCertificateOf({ cf }: Request): string | null {
+  const client = cf?.tlsClientAuth
+  if (typeof client !== 'object' || client === null) return null
+  if ('certRFC9440TooLarge' in client && client.certRFC9440TooLarge === true) return ''
+  const certificate = 'certRFC9440' in client ? client.certRFC9440 : null
+  return typeof certificate === 'string' && certificate !== '' ? certificate : null
+}

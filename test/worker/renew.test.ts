@@ -1,0 +1,527 @@
+// POST /api/enroll with `mtls-renewal`: who is renewed, until when, and what becomes of whom.
+import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
+import { BasicConstraintsExtension, ExtendedKeyUsageExtension, X509Certificate } from '@peculiar/x509'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { encodeBase64url, hex } from '../../src/protocol/base64url.ts'
+import { addSeconds, hours, minutes, seconds, subtractSeconds, toEpochSeconds } from '../../src/protocol/time.ts'
+import { uuidv7 } from '../../src/protocol/uuid.ts'
+import { NO_BANS } from '../../src/trust/bans.ts'
+import type { AwsClaims, KubernetesClaims } from '../../src/trust/claims.ts'
+import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import { decide } from '../../src/trust/decide.ts'
+import { deleteBan, insertBan } from '../../src/worker/store/bans.ts'
+import { findEnrollment } from '../../src/worker/store/enrollments.ts'
+import { findEvent, listEvents } from '../../src/worker/store/events.ts'
+import { revokeToken } from '../../src/worker/store/tokens.ts'
+import { forgeCa, forgeLeaf, type Issuer, LEAF_URI, type LeafOptions, pem } from '../fakes/ca-forge.ts'
+import { enrollBody, makeRequester } from '../fakes/requester.ts'
+import { clusterWith } from '../fakes/trust.ts'
+import { world } from '../fakes/world.ts'
+import {
+  type Answered,
+  db,
+  enrollByToken,
+  type Identity,
+  type Muster,
+  makeIssuers,
+  mint,
+  musterUnder,
+  sign,
+} from './fleet-fixture.ts'
+
+const START = Math.ceil(Date.now() / 1000) * 1000
+let root: Issuer
+let issuer: Issuer
+let muster: Muster
+
+beforeAll(async () => {
+  world.setTime(START)
+  const made = await makeIssuers()
+  root = made.root
+  issuer = made.issuer
+  muster = musterUnder(issuer, root)
+})
+
+beforeEach(() => world.deploy({}))
+
+const runners = env.RUNNERS
+const reasonOf = async ({ json }: Answered) => (await findEvent(db, String(json.requestId)))?.reason
+const at = (seconds: number) => new Date(world.clock() + seconds * 1000)
+
+const newId = () => uuidv7(world.clock())
+
+/** A provisioned certificate: the one kind that a test can make without enrolling. */
+async function provisioned(
+  options: LeafOptions & { readonly by?: Issuer; readonly id?: string } = {},
+): Promise<Identity & { id: string }> {
+  const id = options.id ?? newId()
+  const { keys, der } = await forgeLeaf(options.by ?? issuer, {
+    subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [id] }],
+    notBefore: at(-3600),
+    notAfter: at(900),
+    ...options,
+  })
+  return { id, keys: keys as CryptoKeyPair, certificate: pem('CERTIFICATE', der) }
+}
+
+describe('a runner renews', () => {
+  test('and gets a new certificate of the same tenant, origin and enrollment', async () => {
+    const first = await enrollByToken(muster)
+    world.pass(600)
+    const second = await muster.renew(first)
+    expect(second.status).toBe(200)
+    expect(second.certificate).not.toBe(first.certificate)
+    expect(second).toMatchObject({
+      tenant: first.tenant,
+      enrollmentId: first.enrollmentId,
+      spiffeId: first.spiffeId,
+      trustBundle: first.trustBundle,
+      runnerId: null,
+    })
+    world.pass(600)
+    expect((await muster.renew(second)).status).toBe(200)
+  })
+
+  test('with a runner token and keeps its runner ID', async () => {
+    const { token } = await mint('runner', 'build-7')
+    const first = await muster.enroll({ mode: 'runner-token', token })
+    expect((await muster.renew(first)).runnerId).toBe('build-7')
+  })
+
+  test('whatever the body says of who it is', async () => {
+    const identity = await enrollByToken(muster)
+    const body = await muster.renewalBody(identity, await makeRequester())
+    const { status, json } = await muster.post('/api/enroll', { ...body, tenant: 'globex' })
+    expect([status, json.code]).toEqual([400, 'request_malformed'])
+  })
+
+  test('through any number of lost answers, with one key or with several', async () => {
+    const identity = await enrollByToken(muster)
+    world.pass(600)
+    const asking = await makeRequester()
+    const lost = await muster.renew(identity, asking)
+    const again = await muster.renew(identity, asking)
+    expect(serialOf(again)).toBe(serialOf(lost))
+    expect([again.notBefore, again.notAfter]).toEqual([lost.notBefore, lost.notAfter])
+    const third = await muster.renew(identity)
+    expect(serialOf(third)).not.toBe(serialOf(lost))
+    expect((await muster.renew(third)).status).toBe(200)
+  })
+
+  test('after its object was evicted as before', async () => {
+    const first = await enrollByToken(muster)
+    const second = await muster.renew(first)
+    await evictDurableObject(runners.getByName(first.enrollmentId))
+    expect((await muster.renew(second)).status).toBe(200)
+    await evictDurableObject(runners.getByName(first.enrollmentId))
+    expect((await muster.renew(first)).json.code).toBe('attestation_invalid')
+  })
+
+  test('while the database is away', async () => {
+    let away = false
+    const DB = new Proxy(env.DB, {
+      get(database, name) {
+        if (away) throw new Error('D1_ERROR: away')
+        const value = Reflect.get(database, name)
+        return typeof value === 'function' ? value.bind(database) : value
+      },
+    })
+    const other = musterUnder(issuer, root, [], { DB })
+    let identity: Identity = await enrollByToken(other)
+    away = true
+    world.pass(600)
+    identity = await other.renew(identity)
+    expect(identity).toMatchObject({ status: 200 })
+    world.pass(301)
+    expect(await other.renew(identity)).toMatchObject({ status: 503, json: { code: 'upstream_unavailable' } })
+    away = false
+    world.pass(6)
+    expect(await other.renew(identity)).toMatchObject({ status: 200 })
+  })
+
+  test('logs it and writes no row, and rewrites the row of the fleet once an hour', async () => {
+    const identity = await enrollByToken(muster)
+    const { enrollmentId } = identity
+    const events = (await listEvents(db, 1000)).length
+    let newest: Identity = identity
+    const seen = new Set<number>()
+    for (let minute = 0; minute < 130; minute += 10) {
+      newest = await muster.renew(newest)
+      await settled(enrollmentId)
+      seen.add((await findEnrollment(db, enrollmentId))?.seenAt ?? 0)
+      world.pass(600)
+    }
+    expect((await listEvents(db, 1000)).length).toBe(events)
+    expect(seen.size).toBe(3)
+  })
+})
+
+/** Lets the object end what it does behind its answers. */
+const settled = (enrollmentId: string) => runInDurableObject(runners.getByName(enrollmentId), () => scheduler.wait(5))
+
+const serialOf = ({ certificate }: Pick<Identity, 'certificate'>) => new X509Certificate(certificate).serialNumber
+
+describe('the window', () => {
+  test.each([0, 1, 299, 300, 301, 359, 360])('%i s after its end a certificate is renewed', async (after) => {
+    const { certificate, keys } = await provisioned({ notAfter: at(-after) })
+    expect((await muster.renew({ certificate, keys })).status).toBe(200)
+  })
+
+  test.each([361, 86_400])('%i s after its end it is not, and the runner is told', async (after) => {
+    const identity = await provisioned({ notBefore: at(-100_000), notAfter: at(-after) })
+    const { status, json } = await muster.renew(identity)
+    expect([status, json.code]).toEqual([401, 'renewal_window_passed'])
+    expect(json.detail).toBe('presented cert expired beyond the renewal grace window')
+  })
+
+  test('that it has passed is told to nobody who does not hold the key', async () => {
+    const { certificate } = await provisioned({ notBefore: at(-100_000), notAfter: at(-361) })
+    const { keys } = await makeRequester()
+    expect((await muster.renew({ certificate, keys })).json.code).toBe('attestation_invalid')
+  })
+
+  test('a short life is lived through to its real end', async () => {
+    world.deploy({ certificate: { lifetime: minutes(5), reattest: null, onClone: 'end' } })
+    const identity = await enrollByToken(muster)
+    world.pass(300 + 360)
+    const renewed = await muster.renew(identity)
+    expect(renewed.status).toBe(200)
+    world.pass(300 + 361)
+    expect((await muster.renew(renewed)).json.code).toBe('renewal_window_passed')
+  })
+})
+
+describe('nobody is renewed', () => {
+  const serverOnly = new ExtendedKeyUsageExtension(['1.3.6.1.5.5.7.3.1'])
+  const foreign = { uris: ['spiffe://elsewhere/tenant/acme/runner'] }
+
+  test.each<[string, () => Promise<Identity>]>([
+    ['with the server-only usage', () => provisioned({ extendedKeyUsage: serverOnly })],
+    ['of another trust domain', () => provisioned(foreign)],
+    ['with two SPIFFE IDs', () => provisioned({ uris: [LEAF_URI, 'spiffe://rootpilot/tenant/globex/runner'] })],
+    [
+      'with a certificate that may sign others',
+      () => provisioned({ basicConstraints: new BasicConstraintsExtension(true, undefined, true) }),
+    ],
+    [
+      'with a certificate signed by a leaf',
+      async () => {
+        const leaf = await provisioned()
+        return provisioned({ by: { ...issuer, keys: leaf.keys } as Issuer })
+      },
+    ],
+    ['under a foreign CA with our names', async () => provisioned({ by: { ...issuer, keys: (await forgeCa()).keys } })],
+    ['under the root itself', async () => provisioned({ by: root })],
+    ['before its certificate begins', () => provisioned({ notBefore: at(61), notAfter: at(900) })],
+    [
+      'with a certificate whose tenant is not its own',
+      () => provisioned({ uris: ['spiffe://rootpilot/tenant/globex/runner'] }),
+    ],
+  ])('%s', async (_, make) => {
+    const { status, json } = await muster.renew(await make())
+    expect([status, json.code, json.detail]).toEqual([401, 'attestation_invalid', 'the attestation was not accepted'])
+  })
+
+  test.each<[string, (identity: Identity, nonce: string, asking: CryptoKeyPair) => Promise<string>]>([
+    ['by the new key', async (_, nonce, keys) => encodeBase64url(await sign(keys, nonce))],
+    ['over another nonce', async ({ keys }) => encodeBase64url(await sign(keys, 'A'.repeat(64)))],
+    ['over the nonce and a line end', async ({ keys }, nonce) => encodeBase64url(await sign(keys, `${nonce}\n`))],
+    [
+      'over a tunnel’s proof',
+      async ({ keys }, nonce) => encodeBase64url(await sign(keys, `muster-tunnel-v1\nmuster.example.com\n${nonce}`)),
+    ],
+    ['in standard base64', async ({ keys }, nonce) => `${btoa(String.fromCharCode(...(await sign(keys, nonce))))}`],
+    ['of zeros', async () => encodeBase64url(new Uint8Array(64))],
+    ['that is empty', async () => ''],
+  ])('with a signature %s', async (_, makeSignature) => {
+    const identity = await provisioned()
+    const asking = await makeRequester()
+    const signature = await makeSignature(identity, asking.challengeNonce, asking.keys)
+    const { certificate } = identity
+    const body = enrollBody(asking, { mode: 'mtls-renewal', certificate, signature })
+    expect((await muster.post('/api/enroll', body)).json.code).toBe('attestation_invalid')
+  })
+
+  test('by a request that somebody else sent on with a key of his own', async () => {
+    const identity = await enrollByToken(muster)
+    const intercepted = await muster.renewalBody(identity, await makeRequester())
+    const thief = await makeRequester()
+    const body = { ...intercepted, csr: thief.csr, challengeNonce: thief.challengeNonce }
+    expect((await muster.post('/api/enroll', body)).json.code).toBe('attestation_invalid')
+  })
+
+  test('without a record of the enrollment, unless it is provisioned', async () => {
+    const lost = await provisioned({
+      subject: [{ O: ['acme'] }, { OU: ['bootstrap-token:'] }, { CN: ['019ad000-0000-7000-8000-000000000001'] }],
+    })
+    expect(await reasonOf(await muster.renew(lost))).toBe('lineage_missing')
+  })
+})
+
+describe('a provisioned certificate', () => {
+  test('starts its lineage with the first renewal and is its parent from then on', async () => {
+    const identity = await provisioned()
+    const first = await muster.renew(identity)
+    expect(first.status).toBe(200)
+    const instead = await muster.renew(identity)
+    expect(instead.status).toBe(200)
+    expect(await reasonOf(await muster.renew(first))).toBe('clone_suspected')
+  })
+
+  test('starts no second lineage while it lives, long after what it was renewed to has ended', async () => {
+    const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
+    const first = await muster.renew(identity)
+    expect((await muster.renew(first)).status).toBe(200)
+    world.pass(24 * 3600)
+    await runDurableObjectAlarm(runners.getByName(identity.id))
+    expect(await reasonOf(await muster.renew(identity))).toBe('clone_suspected')
+  })
+})
+
+describe('standing', () => {
+  test('a tenant that was removed ends those who are in', async () => {
+    const identity = await enrollByToken(muster)
+    world.deploy({ tenants: ['default'] })
+    expect(await reasonOf(await muster.renew(identity))).toBe('standing_lost')
+    world.deploy({})
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('a revoked token ends its enrollments within 30 seconds', async () => {
+    const { token, id } = await mint()
+    const identity = await muster.enroll({ mode: 'bootstrap-token', token })
+    await revokeToken(db, id, toEpochSeconds(world.clock()))
+    world.pass(31)
+    expect(await reasonOf(await muster.renew(identity))).toBe('token_revoked')
+  })
+
+  test('a ban is told as such, and can be lifted', async () => {
+    const identity = await enrollByToken(muster)
+    const ban = { kind: 'enrollment', value: identity.enrollmentId } as const
+    await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
+    world.pass(31)
+    const { status, json } = await muster.renew(identity)
+    expect([status, json.code]).toEqual([403, 'banned'])
+    await deleteBan(db, ban)
+    world.pass(31)
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  const role = { kind: 'role', name: 'runner' } as const
+  const arn = 'arn:aws:sts::123456789012:assumed-role/runner/i-1'
+  const aws: AwsClaims = { mode: 'aws-sts', account: '123456789012', arn, principal: role }
+  const workload = { cluster: 'prod', namespace: 'runners', serviceAccount: 'runner' }
+  const pod: KubernetesClaims = { mode: 'kubernetes', ...workload, pod: 'p', node: 'node-1' }
+  const before: Partial<CompiledTrust> = {
+    clusters: [clusterWith()],
+    kubernetesMappings: [{ tenant: 'acme', ...workload }],
+    awsMappings: [{ tenant: 'acme', account: aws.account, principal: null }],
+  }
+
+  /** Somebody who is in by evidence that this test need not make. */
+  async function enrolledBy(claims: AwsClaims | KubernetesClaims): Promise<Identity & { id: string }> {
+    world.deploy(before)
+    const decision = decide(world.trust, claims)
+    if (!decision.ok) throw new Error(decision.refusal.reason)
+    const { mode, source } = decision.value
+    const id = newId()
+    const identity = await provisioned({ id, subject: [{ O: ['acme'] }, { OU: [`${mode}:${source}`] }, { CN: [id] }] })
+    const now = toEpochSeconds(world.clock())
+    const leaf = new X509Certificate(identity.certificate)
+    const certificate = {
+      serial: leaf.serialNumber,
+      publicKeyHash: hex(new Uint8Array(await crypto.subtle.digest('SHA-256', leaf.publicKey.rawData))),
+      spiffeId: LEAF_URI,
+      notBefore: subtractSeconds(now, seconds(60)),
+      notAfter: addSeconds(now, seconds(900)),
+      issuer: issuer.keyId,
+    }
+    const start = { enrollmentId: id, claims, decision: decision.value, instanceId: null, enrolledAt: now, certificate }
+    expect(await runners.getByName(id).begin(start, NO_BANS)).toEqual({ ok: true, value: null })
+    return identity
+  }
+
+  test.each<[string, AwsClaims | KubernetesClaims, Partial<CompiledTrust>, string]>([
+    [
+      'a cluster that moved to another tenant',
+      pod,
+      { kubernetesMappings: [{ tenant: 'globex', ...workload }] },
+      'standing_lost',
+    ],
+    ['a cluster that is gone', pod, { clusters: [] }, 'standing_lost'],
+    ['a mapping that is gone', pod, { kubernetesMappings: [] }, 'standing_lost'],
+    ['a denied node', pod, { clusters: [clusterWith({ denyNodes: ['node-1'] })] }, 'node_denied'],
+    [
+      'an account narrowed to another role',
+      aws,
+      { awsMappings: [{ tenant: 'acme', account: aws.account, principal: { ...role, name: 'deployer' } }] },
+      'standing_lost',
+    ],
+    [
+      'a role given to another tenant',
+      aws,
+      {
+        awsMappings: [
+          { tenant: 'acme', account: aws.account, principal: null },
+          { tenant: 'globex', account: aws.account, principal: role },
+        ],
+      },
+      'standing_lost',
+    ],
+    ['a tenant that is gone', aws, { tenants: ['default', 'globex'] }, 'standing_lost'],
+  ])('%s stops those who are in', async (_, claims, after, reason) => {
+    let identity: Identity = await enrolledBy(claims)
+    identity = await muster.renew(identity)
+    expect(identity).toMatchObject({ status: 200 })
+    world.deploy({ ...before, ...after })
+    expect(await reasonOf(await muster.renew(identity))).toBe(reason)
+  })
+
+  test('a changed issuer of the cluster stops nobody', async () => {
+    const identity = await enrolledBy(pod)
+    world.deploy({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('what a platform proved is to be proven anew after a day, and no second earlier', async () => {
+    let identity: Identity = await enrolledBy(aws)
+    for (let passed = 0; passed < 24 * 3600; passed += 600) {
+      identity = await muster.renew(identity)
+      expect(identity).toMatchObject({ status: 200 })
+      world.pass(600)
+    }
+    identity = await muster.renew(identity)
+    expect(identity).toMatchObject({ status: 200 })
+    world.pass(1)
+    const { status, json } = await muster.renew(identity)
+    expect([status, json.code]).toEqual([401, 'reattestation_required'])
+  })
+
+  test('reattest: off lets a platform’s word stand', async () => {
+    let identity: Identity = await enrolledBy(aws)
+    world.deploy({ ...before, certificate: { lifetime: hours(24), reattest: null, onClone: 'end' } })
+    for (let day = 0; day < 4; day++) {
+      identity = await muster.renew(identity)
+      expect(identity).toMatchObject({ status: 200 })
+      world.pass(24 * 3600)
+    }
+  })
+
+  test.each(['identity', 'runner-id', 'token', 'tenant', 'enrollment'] as const)(
+    'a ban by %s reaches those who are in',
+    async (kind) => {
+      const { token, id } = await mint('runner', 'banned-runner')
+      const { enrollmentId, ...identity } = await muster.enroll({ mode: 'runner-token', token })
+      const values = { identity: id, 'runner-id': 'banned-runner', token: id, tenant: 'acme', enrollment: enrollmentId }
+      const ban = { kind, value: values[kind] }
+      await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
+      world.pass(31)
+      expect((await muster.renew(identity)).json.code).toBe('banned')
+      await deleteBan(db, ban)
+      world.pass(31)
+    },
+  )
+})
+
+describe('the trust domain', () => {
+  test('moves with a renewal, and back, by the trust file alone', async () => {
+    const first = await enrollByToken(muster)
+    world.deploy({ trustDomain: 'whystack', alsoTrust: ['rootpilot'] })
+    const moved = await muster.renew(first)
+    expect(moved.spiffeId).toBe('spiffe://whystack/tenant/acme/runner')
+    expect([moved.tenant, moved.enrollmentId]).toEqual([first.tenant, first.enrollmentId])
+    world.deploy({ alsoTrust: ['whystack'] })
+    const back = await muster.renew(moved)
+    expect(back.spiffeId).toBe('spiffe://rootpilot/tenant/acme/runner')
+    world.deploy({ trustDomain: 'whystack' })
+    expect(await reasonOf(await muster.renew(back))).toBe('certificate_invalid')
+  })
+})
+
+describe('a clone', () => {
+  test('ends the enrollment, and the event names whose it was', async () => {
+    const { token, id } = await mint()
+    const stolen = await muster.enroll({ mode: 'bootstrap-token', token })
+    const second = await muster.renew(stolen)
+    const third = await muster.renew(second)
+    const refused = await muster.renew(stolen)
+    expect([refused.status, refused.json.code]).toEqual([401, 'attestation_invalid'])
+    const event = await findEvent(db, String(refused.json.requestId))
+    expect(event).toMatchObject({
+      reason: 'clone_suspected',
+      proven: true,
+      mode: 'mtls-renewal',
+      tenant: 'acme',
+      identity: id,
+      enrollmentId: stolen.enrollmentId,
+      serial: new X509Certificate(stolen.certificate).serialNumber,
+    })
+    expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
+    await settled(stolen.enrollmentId)
+    expect(await findEnrollment(db, stolen.enrollmentId)).toMatchObject({ endedReason: 'clone_suspected' })
+  })
+
+  test('with onClone: refuse loses its own certificate alone', async () => {
+    world.deploy({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
+    const stolen = await enrollByToken(muster)
+    const third = await muster.renew(await muster.renew(stolen))
+    expect(await reasonOf(await muster.renew(stolen))).toBe('clone_suspected')
+    expect((await muster.renew(third)).status).toBe(200)
+  })
+
+  test('is remembered until the last certificate of the enrollment has ended for good', async () => {
+    const stolen = await enrollByToken(muster)
+    const third = await muster.renew(await muster.renew(stolen))
+    await muster.renew(stolen)
+    world.pass(900 + 360)
+    await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
+    expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
+    world.pass(1)
+    await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
+    const rest = await runInDurableObject(runners.getByName(stolen.enrollmentId), async (_, { storage }) => [
+      (await storage.list()).size,
+      await storage.getAlarm(),
+    ])
+    expect(rest).toEqual([0, null])
+  })
+})
+
+describe('enrollment and its object', () => {
+  test('a token that comes again with its key gets its enrollment, until that has gone on', async () => {
+    const { token } = await mint()
+    const asking = await makeRequester()
+    const body = enrollBody(asking, { mode: 'bootstrap-token', token })
+    const first = (await muster.post('/api/enroll', body)).json
+    const again = (await muster.post('/api/enroll', body)).json
+    expect(again.enrollmentId).toBe(first.enrollmentId)
+    expect((await muster.renew({ certificate: String(first.certificate), keys: asking.keys })).status).toBe(200)
+    expect(await reasonOf(await muster.post('/api/enroll', body))).toBe('token_retry_over')
+  })
+})
+
+describe('during a rotation of the CA', () => {
+  test('certificates of the old issuer renew under the new one until it is retired', async () => {
+    const next = await makeIssuers()
+    const identity = await enrollByToken(muster)
+    const rotated = musterUnder(next.issuer, next.root, [issuer])
+    const renewed = await rotated.renew(identity)
+    expect(renewed.status).toBe(200)
+    expect(new X509Certificate(renewed.certificate).issuer).toBe(next.issuer.name.toString())
+    expect(renewed.trustBundle).toContain(next.root.pem.slice(40, 100))
+    const straggler = await enrollByToken(muster)
+    const retired = musterUnder(next.issuer, next.root)
+    expect(await reasonOf(await retired.renew(straggler))).toBe('certificate_invalid')
+    expect((await retired.renew(renewed)).status).toBe(200)
+  })
+
+  test('an answer lost across it is asked for again, and signed anew', async () => {
+    const next = await makeIssuers()
+    const identity = await enrollByToken(muster)
+    const asking = await makeRequester()
+    const lost = await muster.renew(identity, asking)
+    const rotated = musterUnder(next.issuer, next.root, [issuer])
+    const again = await rotated.renew(identity, asking)
+    expect(again.status).toBe(200)
+    expect(serialOf(again)).not.toBe(serialOf(lost))
+  })
+})
