@@ -4,16 +4,10 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type EpochMilliseconds, epochMilliseconds } from '../../src/protocol/time.ts'
 import type { Cluster } from '../../src/trust/compiled.ts'
+import { deriveHmacKey } from '../../src/worker/ca/derived-key.ts'
 import type { DirectoryAnswer } from '../../src/worker/keysets/directory.ts'
-import { makeFindKey } from '../../src/worker/keysets/key-sets.ts'
-import {
-  deriveSealingKey,
-  entryName,
-  rosterOf,
-  type Snapshot,
-  seal,
-  unseal,
-} from '../../src/worker/keysets/snapshot.ts'
+import { makeKeySets } from '../../src/worker/keysets/key-sets.ts'
+import { entryName, rosterOf, SEALING_PURPOSE, type Snapshot, seal, unseal } from '../../src/worker/keysets/snapshot.ts'
 import { makeIssuerKey } from '../fakes/issuer.ts'
 import { clusterWith } from '../fakes/trust.ts'
 
@@ -23,7 +17,7 @@ const at = (milliseconds: number): EpochMilliseconds => epochMilliseconds(millis
 
 const a = clusterWith({ name: 'a', issuer: 'https://a.example.com' })
 const b = clusterWith({ name: 'b', issuer: 'https://b.example.com' })
-const sealingKey = await deriveSealingKey('the secret')
+const sealingKey = await deriveHmacKey('the secret', SEALING_PURPOSE)
 const { publicJwk } = await makeIssuerKey('any')
 const keyNamed = (kid: string) => ({
   kid,
@@ -41,6 +35,8 @@ let kv: Map<string, string>
 let reads: string[]
 let questions: string[]
 /** What the object answers, by cluster; an error where there is none. */
+/** The sequence after a refresh. */
+let refreshed = 0
 let answers: Map<string, Partial<DirectoryAnswer> & { readonly snapshot: Snapshot }>
 
 beforeEach(() => {
@@ -52,7 +48,7 @@ beforeEach(() => {
 })
 
 function makeIsolate() {
-  const find = makeFindKey({
+  const keySets = makeKeySets({
     clusters: [a, b],
     readEntry: async (name) => {
       reads.push(name)
@@ -65,8 +61,10 @@ function makeIsolate() {
       if (answer === undefined) throw new Error('the object is away')
       return { refetchAt: null, retryAt: null, fault: null, ...answer }
     },
+    refreshDirectory: async () => refreshed,
   })
-  return (cluster: Cluster, kid = 'k1') => find(cluster, kid, at(now))
+  const find = (cluster: Cluster, kid = 'k1') => keySets.find(cluster, kid, at(now))
+  return Object.assign(find, { refresh: keySets.refresh })
 }
 
 const publish = async (cluster: Cluster, snapshot: Snapshot) => {
@@ -242,6 +240,17 @@ describe('a newer snapshot', () => {
     expect(await find(a)).toMatchObject(usable)
   })
 
+  test('that a refresh brings is waited for by nobody: what is older is forgotten at once', async () => {
+    answers.set('a', { snapshot: await snapshotOf() })
+    const find = makeIsolate()
+    expect(await find(a)).toMatchObject(usable)
+    await publish(a, await snapshotOf())
+    refreshed = 2
+    answers.set('a', { snapshot: await snapshotOf({ sequence: 2, keys: [keyNamed('k2')] }) })
+    await find.refresh()
+    expect(await find(a)).toMatchObject(refused('key_unknown'))
+  })
+
   test('is never replaced by an older one from KV', async () => {
     answers.set('a', { snapshot: await snapshotOf({ sequence: 5, keys: [keyNamed('k2')] }) })
     const find = makeIsolate()
@@ -258,7 +267,7 @@ describe('an entry of KV', () => {
       'under another secret',
       async () => {
         const name = await entryName(a)
-        kv.set(name, await seal(await deriveSealingKey('another'), name, await snapshotOf()))
+        kv.set(name, await seal(await deriveHmacKey('another', SEALING_PURPOSE), name, await snapshotOf()))
       },
     ],
     [

@@ -8,7 +8,7 @@ import { type EpochSeconds, epochMilliseconds, epochSeconds, seconds } from '../
 import type { Cluster } from '../../src/trust/compiled.ts'
 import { kubernetes, verifyWorkloadToken } from '../../src/worker/attestors/kubernetes.ts'
 import { parseKeySet } from '../../src/worker/keysets/key-set.ts'
-import { type FindKey, makeFindKey } from '../../src/worker/keysets/key-sets.ts'
+import { makeKeySets } from '../../src/worker/keysets/key-sets.ts'
 import { type FakeIssuer, issuerKeyOf, makeIssuer, makeIssuerKey, type TokenChanges } from '../fakes/issuer.ts'
 import { clusterWith, trustWith } from '../fakes/trust.ts'
 import { attestorContract } from './attestor-contract.ts'
@@ -21,7 +21,7 @@ const now = epochSeconds(1_772_366_400)
 /** Key sets at hand, by cluster name; counts how often one was looked for. */
 function keysAt(sets: Record<string, unknown>) {
   const asked: string[] = []
-  const findKey: FindKey = makeFindKey({
+  const { find: findKey } = makeKeySets({
     clusters: [],
     readEntry: async () => null,
     sealingKey: async () => null,
@@ -38,6 +38,7 @@ function keysAt(sets: Record<string, unknown>) {
       } as const
       return { snapshot, refetchAt: null, retryAt: null, fault: null }
     },
+    refreshDirectory: async () => 0,
   })
   return { findKey, asked }
 }

@@ -117,11 +117,12 @@ export class Directory {
     return this.#answer(name)
   }
 
-  /** Fetches every cluster's set; meant for once an hour. */
-  async refresh(): Promise<void> {
+  /** Fetches every cluster's set, meant for once an hour; gives the sequence of what is published then. */
+  async refresh(): Promise<number> {
     await Promise.all(this.#sources.clusters.map((cluster) => this.#load(cluster)))
     this.#advance(true)
     await this.publish()
+    return this.#progress.sequence
   }
 
   /** What is known of every cluster, without fetching. */

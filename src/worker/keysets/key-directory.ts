@@ -6,7 +6,9 @@ import { type Clock, seconds, systemClock } from '../../protocol/time.ts'
 import type { Cluster, CompiledTrust } from '../../trust/compiled.ts'
 import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
 import { type FetchFunction, loadKeySet } from './fetch.ts'
-import { deriveSealingKey, type Snapshot, seal } from './snapshot.ts'
+import { type Snapshot, seal } from './snapshot.ts'
+
+export type DeriveKey = (caKey: string) => Promise<CryptoKey>
 
 export const DIRECTORY_NAME = 'directory'
 
@@ -19,8 +21,11 @@ export interface DirectoryEnv {
 /** An entry outlives the set in it by nothing: KV forgets it by itself. */
 const ENTRY_LIFE = seconds(24 * 3600)
 
-/** The class for a trust file: a new one comes with a deploy, which restarts the object. */
-export const keyDirectoryOf = (trust: CompiledTrust, clock: Clock = systemClock) =>
+/**
+ * The class for a trust file: a new one comes with a deploy, which restarts the object. `deriveKey` makes the key
+ * that entries of KV are sealed with out of CA_KEY.
+ */
+export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock: Clock = systemClock) =>
   class extends DurableObject<DirectoryEnv> {
     readonly #directory: Promise<Directory>
 
@@ -36,7 +41,10 @@ export const keyDirectoryOf = (trust: CompiledTrust, clock: Clock = systemClock)
             ? refuse('keys_fetch_failed', { detail: `binding ${cluster.binding} is missing in wrangler.toml` })
             : loadKeySet(cluster, fetch)
         },
-        publish: (snapshots) => publish(env, snapshots),
+        publish: async (snapshots) => {
+          // Without a CA there is nothing to seal with, and nobody who would believe it.
+          if (env.CA_KEY !== undefined) await publish(env.KEYS, await deriveKey(env.CA_KEY), snapshots)
+        },
       })
     }
 
@@ -44,8 +52,8 @@ export const keyDirectoryOf = (trust: CompiledTrust, clock: Clock = systemClock)
       return (await this.#directory).ask(cluster, kid)
     }
 
-    async refresh(): Promise<void> {
-      await (await this.#directory).refresh()
+    async refresh(): Promise<number> {
+      return (await this.#directory).refresh()
     }
 
     async answers(): Promise<ReadonlyMap<string, DirectoryAnswer>> {
@@ -65,12 +73,10 @@ function fetchFor({ binding }: Cluster, env: object): FetchFunction | null {
 const isFetcher = (value: unknown): value is Fetcher =>
   typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function'
 
-async function publish(env: DirectoryEnv, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
-  if (env.CA_KEY === undefined) return
-  const key = await deriveSealingKey(env.CA_KEY)
+async function publish(kv: KVNamespace, key: CryptoKey, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
   await Promise.all(
     [...snapshots].map(async ([name, snapshot]) =>
-      env.KEYS.put(name, await seal(key, name, snapshot), { expirationTtl: ENTRY_LIFE }),
+      kv.put(name, await seal(key, name, snapshot), { expirationTtl: ENTRY_LIFE }),
     ),
   )
 }

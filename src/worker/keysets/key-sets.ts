@@ -22,6 +22,8 @@ export interface KeySetSources {
   /** Null where no key can be derived: then nothing in KV can be believed. */
   readonly sealingKey: () => Promise<CryptoKey | null>
   readonly askDirectory: (cluster: string, kid: string) => Promise<DirectoryAnswer | null>
+  /** Has every set fetched anew; gives the sequence that has come of it. */
+  readonly refreshDirectory: () => Promise<number>
 }
 
 /** A key to verify with, and the one algorithm that it is for. */
@@ -33,6 +35,12 @@ export interface FoundKey {
 /** The key of that cluster under that `kid`. */
 export type FindKey = (cluster: Cluster, kid: string, now: EpochMilliseconds) => Promise<Result<FoundKey>>
 
+export interface KeySets {
+  readonly find: FindKey
+  /** Has every cluster's set fetched anew, and goes by nothing older from then on. */
+  readonly refresh: () => Promise<void>
+}
+
 /** What an isolate remembers of one cluster. */
 interface Memory {
   readonly snapshot: Snapshot
@@ -43,14 +51,16 @@ interface Memory {
   readonly imported: Map<string, FoundKey>
 }
 
-export function makeFindKey(sources: KeySetSources): FindKey {
+export function makeKeySets(sources: KeySetSources): KeySets {
   const memories = new Map<string, Memory>()
   /** Until when an unknown `kid` is not worth a call to the object: outlives the sets. */
   const coolUntil = new Map<string, EpochMilliseconds>()
   let newest = 0
   let names: { readonly roster: string; readonly entries: ReadonlyMap<string, string> } | null = null
 
-  return async (cluster, kid, now) => {
+  return { find, refresh: async () => supersede(await sources.refreshDirectory()) }
+
+  async function find(cluster: Cluster, kid: string, now: EpochMilliseconds): Promise<Result<FoundKey>> {
     const { name } = cluster
     let memory = recall(name, now) ?? (await fromKv(cluster, now))
     const isCool = now < (coolUntil.get(name) ?? now)
@@ -97,14 +107,17 @@ export function makeFindKey(sources: KeySetSources): FindKey {
       retryAt,
       imported: new Map(),
     }
-    // A newer snapshot speaks for all clusters: what it may have changed of the others is asked for anew.
-    if (snapshot.sequence > newest) {
-      memories.clear()
-      newest = snapshot.sequence
-    }
+    supersede(snapshot.sequence)
     // An answer that was overtaken on its way serves the request that waited for it, and no other.
     if (snapshot.sequence === newest) memories.set(name, memory)
     return memory
+  }
+
+  /** A newer snapshot speaks for all clusters: what it may have changed of the others is asked for anew. */
+  function supersede(sequence: number): void {
+    if (sequence <= newest) return
+    memories.clear()
+    newest = sequence
   }
 }
 

@@ -39,18 +39,8 @@ export const rosterOf = async (clusters: readonly Cluster[]): Promise<string> =>
 const sha256 = async (text: string): Promise<string> =>
   hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))))
 
-/** A key for this use alone (RFC 5869), out of the secret that every isolate and the object have. */
-export async function deriveSealingKey(caKey: string): Promise<CryptoKey> {
-  const bytes = new TextEncoder()
-  const secret = await crypto.subtle.importKey('raw', bytes.encode(caKey), 'HKDF', false, ['deriveKey'])
-  const hkdf = {
-    name: 'HKDF',
-    hash: 'SHA-256',
-    salt: new Uint8Array(32),
-    info: bytes.encode('muster key set snapshot'),
-  }
-  return crypto.subtle.deriveKey(hkdf, secret, { name: 'HMAC', hash: 'SHA-256', length: 256 }, false, ['sign'])
-}
+/** What the sealing key is derived for, out of CA_KEY, which every isolate and the object have. */
+export const SEALING_PURPOSE = 'muster key set snapshot'
 
 /** `<base64url MAC>.<JSON>`. */
 export async function seal(key: CryptoKey, name: string, snapshot: Snapshot): Promise<string> {
