@@ -2,9 +2,11 @@
 // `muster`: the commands and how they end. 0 done, 1 refused; `muster runner` has codes of its own.
 
 import { Command } from 'commander'
+import { banCommand, bansCommand, unbanCommand } from './bans.ts'
 import { caCommand } from './ca.ts'
 import { CommandError } from './command.ts'
 import { devCommand } from './dev.ts'
+import { drainCommand } from './drain.ts'
 import { eventsCommand, explainCommand } from './events.ts'
 import { tokenCommand } from './token.ts'
 import { trustCommand } from './trust.ts'
@@ -18,8 +20,25 @@ program.addCommand(devCommand())
 program.addCommand(caCommand())
 program.addCommand(trustCommand())
 program.addCommand(tokenCommand())
+program.addCommand(banCommand())
+program.addCommand(unbanCommand())
+program.addCommand(bansCommand())
+program.addCommand(drainCommand())
 program.addCommand(eventsCommand())
 program.addCommand(explainCommand())
+program.addCommand(
+  // Loaded on use, with options and help of its own: an agent carries nothing of the operator's commands.
+  new Command('runner')
+    .summary('enroll this machine, keep its certificate alive and its tunnel open')
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .helpOption(false)
+    .passThroughOptions()
+    .action(async (_options: object, { args }: Command) => {
+      const { runnerCommand } = await import('../runner/command.ts')
+      await runnerCommand().parseAsync(args, { from: 'user' })
+    }),
+)
 
 try {
   await program.parseAsync()

@@ -1,0 +1,260 @@
+// One run of a runner: liveness → config → secrets → enroll → connect → ready, then until it ends.
+
+import { milliseconds } from '../protocol/time.ts'
+import { type Config, type Flags, readConfig, readInstanceId } from './config.ts'
+import { type Dial, dialer } from './dial.ts'
+import { openDoor } from './door.ts'
+import { type Ending, EXIT, ending, NOT_PERSISTED } from './endings.ts'
+import { isKubernetes, tokenFileMistake } from './evidence.ts'
+import { type Health, serveHealth } from './health.ts'
+import { type Post, poster } from './http.ts'
+import type { Identity } from './identity.ts'
+import { IdentityDir } from './identity-dir.ts'
+import { causeOf, IdentityKeeper, type KeeperParts, type Possession } from './keeper.ts'
+import { jsonLog, type Log } from './log.ts'
+import { KUBERNETES_PATIENCE, type Policy } from './machine.ts'
+import type { Time } from './moment.ts'
+import { objectionTo } from './objection.ts'
+import { type Possessed, possess } from './possession.ts'
+import { ProvisionedWatch } from './provisioned-watch.ts'
+import { readSecrets, type Secrets } from './secrets.ts'
+import { Settings } from './settings.ts'
+import { Tunnel } from './tunnel.ts'
+
+/** Everything outside the runner; tests bring their own. */
+export interface World {
+  readonly env: NodeJS.ProcessEnv
+  readonly time: Time
+  readonly random: () => number
+  /** Takes the log, a line at a time with its line end. */
+  readonly write: (line: string) => void
+  readonly post?: Post
+  readonly dial?: Dial
+  /** Where provisioned certificates stand by default. */
+  readonly certificates?: string
+}
+
+export interface AgentEvents {
+  readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
+  /** At the end of the boot, and after each interruption. */
+  readonly onReady: () => void
+}
+
+type BootState = 'liveness' | 'config' | 'secrets' | 'enroll' | 'connect' | 'ready'
+
+/** How long a token file that is missing or empty at boot is waited for. */
+const TOKEN_FILE_GRACE = 10_000
+const TOKEN_FILE_RETRY = milliseconds(250)
+
+export class Agent {
+  readonly #world: World
+  readonly #flags: Flags
+  readonly #events: AgentEvents
+  readonly #stop = new AbortController()
+  readonly #ended = Promise.withResolvers<Ending>()
+  #health: Health | null = null
+  #keeper: IdentityKeeper | null = null
+  #tunnel: Tunnel | null = null
+  #watch: ProvisionedWatch | null = null
+  #secrets: Secrets = new Map()
+  #log: Log
+
+  constructor(world: World, flags: Flags, events: AgentEvents) {
+    this.#world = world
+    this.#flags = flags
+    this.#events = events
+    this.#log = this.#logAs('')
+  }
+
+  /** The identity, while its certificate lives. */
+  get identity(): Identity | null {
+    return this.#keeper?.live ?? null
+  }
+
+  /** Empty until the tenant is known to be the declared one. */
+  get secrets(): Secrets {
+    return this.#secrets
+  }
+
+  get unready(): string | null {
+    if (this.identity === null) return 'no live certificate'
+    return this.#tunnel?.open === true ? null : 'no open tunnel'
+  }
+
+  /** Runs to the end; never rejects but for a bug. */
+  async run(): Promise<Ending> {
+    const end = await Promise.race([this.#boot().then((early) => early ?? this.#ended.promise), this.#ended.promise])
+    for (const message of end.messages) this.#log('error', message, { exitCode: end.exitCode })
+    this.#stop.abort()
+    this.#watch?.stop()
+    this.#keeper?.stop()
+    await Promise.all([this.#tunnel?.stop(), this.#health?.close(), this.#keeperDone])
+    return end
+  }
+
+  #keeperDone: Promise<unknown> | undefined
+
+  stop(): void {
+    this.#stop.abort()
+    this.#ended.resolve(ending(EXIT.stopped))
+  }
+
+  /** The ending where the boot got no further. */
+  async #boot(): Promise<Ending | null> {
+    const world = this.#world
+    const settings = new Settings(world.env)
+    this.#log = this.#logAs(readInstanceId(new Settings(world.env)))
+    await this.#serveHealth(settings)
+    this.#enter('config')
+    const config = readConfig(world.env, settings, this.#flags, world.certificates)
+    const store = this.#openStore(config)
+    const possessed = possess(config, store, this.#log, world)
+    const mistakes = [...settings.mistakes, ...('faults' in possessed ? possessed.faults : [])]
+    const possession = 'faults' in possessed ? null : possessed.possession
+    if (possession === null && config.provisioned === null) {
+      const missing = await this.#missingEvidence(config, mistakes.length === 0)
+      if (missing !== null) mistakes.push(missing)
+    }
+    const objection = possession === null ? null : objectionTo(config, possession.identity)
+    if (objection !== null) mistakes.push(objection)
+    if (mistakes.length > 0) return ending(EXIT.config, ...mistakes)
+
+    this.#enter('secrets')
+    const secrets = await this.#readSecrets(config)
+    if ('exitCode' in secrets) return secrets
+
+    this.#enter('enroll')
+    if (this.#stop.signal.aborted) return null
+    await this.#enroll(config, store, possession)
+    this.#secrets = secrets
+
+    this.#enter('connect')
+    await this.#connect(config)
+    return null
+  }
+
+  async #serveHealth(settings: Settings): Promise<void> {
+    const port = settings.port('RUNNER_HEALTH_PORT')
+    if (port !== null) {
+      try {
+        this.#health = await serveHealth(port, () => this.unready)
+      } catch (error) {
+        settings.mistakes.push(`RUNNER_HEALTH_PORT cannot be listened on: ${causeOf(error)}`)
+      }
+    }
+    this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
+  }
+
+  /** A folder that cannot be written to is not read either: what is in it could not be followed up. */
+  #openStore({ identityDir, provisioned }: Config): IdentityDir | null {
+    if (identityDir === null || provisioned !== null) return null
+    try {
+      return IdentityDir.open(identityDir)
+    } catch (error) {
+      this.#log('warn', NOT_PERSISTED, { cause: causeOf(error) })
+      return null
+    }
+  }
+
+  /** A token file may come a moment after the container. */
+  async #missingEvidence({ evidence }: Config, patient: boolean): Promise<string | null> {
+    if (evidence.source === null) return evidence.mistake
+    const { time } = this.#world
+    for (let waited = 0; ; waited += TOKEN_FILE_RETRY) {
+      const mistake = tokenFileMistake(evidence.source, time.now().wall)
+      if (mistake === null || this.#stop.signal.aborted || !patient || waited >= TOKEN_FILE_GRACE) return mistake
+      await time.sleep(TOKEN_FILE_RETRY, this.#stop.signal)
+    }
+  }
+
+  async #readSecrets({ secretsDir, tenant }: Config): Promise<Secrets | Ending> {
+    if (secretsDir === null || tenant === null) return new Map()
+    try {
+      return await readSecrets(secretsDir, tenant)
+    } catch (error) {
+      return ending(EXIT.config, `RUNNER_SECRETS_DIR cannot be read: ${causeOf(error)}`)
+    }
+  }
+
+  /** Resolves with the first identity that may be used. */
+  #enroll(config: Config, store: IdentityDir | null, possession: Possession | null): Promise<void> {
+    const { time, random } = this.#world
+    const log = this.#log
+    const post = this.#world.post ?? poster(config.network)
+    return new Promise((resolve) => {
+      const parts: KeeperParts = {
+        policy: policyOf(config),
+        evidence: config.evidence,
+        door:
+          config.enrollUrl === null ? null : openDoor(config.enrollUrl, post, () => time.now().wall, config.instanceId),
+        store,
+        time,
+        random,
+        log,
+        objection: (identity) => objectionTo(config, identity),
+        onIdentity: (identity, how) => {
+          this.#events.onIdentity(identity, how)
+          this.#tunnel?.wake()
+          resolve()
+        },
+      }
+      if (parts.policy.renews === false && config.provisioned === null) {
+        log('warn', 'RUNNER_CERT_RENEWAL=off: this runner ends when its certificate does')
+      }
+      const keeper = new IdentityKeeper(parts, possession)
+      this.#keeper = keeper
+      if (config.provisioned !== null) this.#watch = new ProvisionedWatch(config, keeper, this.#world, log)
+      this.#keeperDone = keeper.run().then((end) => this.#ended.resolve(end))
+      this.#watch?.run()
+    })
+  }
+
+  /** Resolves when the tunnel is open for the first time. */
+  #connect(config: Config): Promise<void> {
+    const { time, random } = this.#world
+    const post = this.#world.post ?? poster(config.network)
+    const dial = this.#world.dial ?? dialer(config.tunnelUrl, config.network, post, config.instanceId)
+    return new Promise((resolve) => {
+      const tunnel = new Tunnel({
+        dial,
+        time,
+        random,
+        log: this.#log,
+        identity: () => {
+          this.#watch?.refresh()
+          return this.#keeper?.live ?? null
+        },
+        onDoubt: () => this.#keeper?.renewNow(),
+        onChange: (open) => {
+          if (!open) return this.#log('warn', 'not ready: no open tunnel')
+          this.#enter('ready')
+          this.#events.onReady()
+          resolve()
+        },
+        onDrain: () => {
+          this.#log('info', 'drained: an operator asked this runner to finish')
+          this.stop()
+        },
+      })
+      this.#tunnel = tunnel
+      void tunnel.run()
+    })
+  }
+
+  #enter(state: BootState, fields: Readonly<Record<string, number>> = {}): void {
+    this.#log('info', state, { state, ...fields })
+  }
+
+  #logAs(instanceId: string): Log {
+    return jsonLog(this.#world.write, instanceId, () => this.#world.time.now().wall)
+  }
+}
+
+function policyOf({ evidence, provisioned, renews }: Config): Policy {
+  return {
+    renews,
+    enrollsAgain: provisioned === null && evidence.source !== null && evidence.mode !== 'bootstrap-token',
+    waitsForOperator: provisioned !== null && !renews,
+    patience: isKubernetes(evidence.mode) ? { time: KUBERNETES_PATIENCE } : { tries: 3 },
+  }
+}

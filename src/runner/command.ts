@@ -1,0 +1,101 @@
+// `muster runner`: the runner as a process. Signals, exit code, help.
+
+import { Command, type CommanderError } from 'commander'
+import { EXIT } from './endings.ts'
+import { Runner } from './index.ts'
+
+interface RunnerCommandOptions {
+  readonly tokenFile?: string
+  readonly runnerId?: string
+  readonly mount?: readonly string[]
+}
+
+const collect = (value: string, values: readonly string[] = []): readonly string[] => [...values, value]
+
+/** The command; it ends the process by itself. */
+export const runnerCommand = (): Command =>
+  new Command('muster runner')
+    .description('Enrolls this machine, keeps its certificate alive and its tunnel open. Configured by variables.')
+    .option('--token-file <path>', 'the token, read anew at every use (RUNNER_TOKEN_FILE)')
+    .option('--runner-id <id>', 'refuse to start as another runner (RUNNER_ID)')
+    .option('--mount <src[:dst]>', 'a host path that jobs will see; refused where it would show a credential', collect)
+    // Every command takes these; a runner needs none of them.
+    .option('--json', 'the log is JSON in any case')
+    .option('--trust <file>')
+    .option('--local')
+    .option('--persist-to <dir>')
+    .option('--remote')
+    .option('--env <name>')
+    .helpOption('-h, --help', 'show this help')
+    .addHelpText('after', HELP)
+    .configureHelp({ visibleOptions: (command) => command.options.filter(({ description }) => description !== '') })
+    .exitOverride(endOfUsage)
+    .configureOutput({ writeErr: () => {} })
+    .action(run)
+
+/** What commander says of wrong arguments is a mistake of configuration like any other. */
+function endOfUsage({ exitCode, message }: CommanderError): never {
+  if (exitCode !== 0) {
+    process.stdout.write(`${JSON.stringify({ level: 'error', message, exitCode: EXIT.config })}\n`)
+  }
+  process.exit(exitCode === 0 ? 0 : EXIT.config)
+}
+
+async function run({ tokenFile, runnerId, mount }: RunnerCommandOptions): Promise<void> {
+  const runner = new Runner({
+    ...(tokenFile !== undefined && { tokenFile }),
+    ...(runnerId !== undefined && { runnerId }),
+    ...(mount !== undefined && { mounts: mount }),
+    log: (line) => process.stdout.write(line),
+  })
+  let told = false
+  // As the first process of a container it has no default action for signals.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (told) process.exit(128 + (signal === 'SIGTERM' ? 15 : 2))
+      told = true
+      void runner.stop()
+    })
+  }
+  // Whoever read the log is gone: the runner goes on.
+  process.stdout.on('error', () => {})
+  // The end of the run says more than how the start went.
+  runner.start().catch(() => {})
+  process.exitCode = await runner.ended()
+}
+
+const HELP = `
+Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate)
+  RUNNER_ENROLL_URL          the control plane, https (http to this machine only)
+  RUNNER_TUNNEL_URL          where the tunnel goes; default: the same host
+  RUNNER_ATTESTATION_MODE    bootstrap-token, runner-token, aws-sts, gke-oidc, eks-oidc, kubernetes;
+                             default: by the token that is given, else bootstrap-token
+  RUNNER_BOOTSTRAP_TOKEN     bootstrap-token: the single-use token
+  RUNNER_TOKEN, RUNNER_TOKEN_FILE
+                             runner-token: the minted token, or its file; kubernetes: the file
+                             (COMPASS_RUNNER_TOKEN and COMPASS_RUNNER_TOKEN_FILE are read too)
+  AWS_REGION                 aws-sts: the region whose STS is asked; credentials by the AWS SDK's default chain
+  RUNNER_GKE_TOKEN_PATH      gke-oidc: default /var/run/secrets/tokens/gke-oidc/token
+  RUNNER_EKS_TOKEN_PATH      eks-oidc: default /var/run/secrets/tokens/eks-oidc/token
+                             kubernetes: default /var/run/secrets/muster/runner/token
+  RUNNER_CERT_PEM, RUNNER_KEY_PEM
+                             a provisioned certificate, inline or a path; default /certs/cert.pem, /certs/key.pem
+  RUNNER_CA_PEM              trusted for the control plane's TLS besides the system's roots; default /certs/ca.pem
+  RUNNER_CERT_RENEWAL        on (default) or off
+  RUNNER_IDENTITY_DIR        keeps the identity across restarts; one folder for one runner
+  RUNNER_TENANT              must be the tenant that this runner enrolls into; names the secrets folder
+  RUNNER_SECRETS_DIR         <dir>/<tenant>/* is read into memory at boot
+  RUNNER_ID                  as --runner-id
+  RUNNER_INSTANCE_ID         a label for logs and the fleet; default: the host name
+  RUNNER_HEALTH_PORT         serves /healthz and /readyz
+  HTTPS_PROXY, NO_PROXY      honoured for enrollment and tunnel
+
+Exit codes
+   0  stopped (SIGTERM, SIGINT) or drained
+  70  the control plane does not accept what this runner sends: versions
+  75  the identity is lost: start again
+  77  the credential is refused or the identity banned: a restart changes nothing
+  78  the configuration is wrong: every mistake is logged
+
+Example
+  RUNNER_ENROLL_URL=https://muster.example RUNNER_BOOTSTRAP_TOKEN=muster_bt_… muster runner`

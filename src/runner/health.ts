@@ -1,0 +1,45 @@
+// The health server: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
+
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export interface Health {
+  readonly port: number
+  readonly close: () => Promise<void>
+}
+
+/** `unready` says what is missing, null when nothing is. Rejects where the port cannot be had. */
+export async function serveHealth(port: number, unready: () => string | null): Promise<Health> {
+  const server = createServer({ requestTimeout: 5000, keepAlive: false }, (request, response) => {
+    const answer = (status: number, body: object): void => {
+      response.writeHead(status, {
+        'content-type': 'application/json',
+        'cache-control': 'no-store',
+        connection: 'close',
+      })
+      response.end(request.method === 'HEAD' ? undefined : `${JSON.stringify(body)}\n`)
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') return answer(405, {})
+    const missing = unready()
+    if (request.url === '/healthz') return answer(200, { alive: true })
+    if (request.url === '/readyz') return answer(missing === null ? 200 : 503, { ready: missing === null, missing })
+    return answer(404, {})
+  })
+  await listen(server, port)
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+function listen(server: Server, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    // Probes come from the node, not from this machine.
+    server.listen(port, resolve)
+  })
+}
