@@ -41,7 +41,7 @@ function addOrigin(text: string, origins: ReadonlyMap<string, URL> = new Map()):
   const [host = '', target] = splitOnce(text)
   const named = URL.parse(`https://${host}`)
   const origin = URL.parse(target ?? '')
-  if (named === null || host === '' || named.host !== host.toLowerCase()) {
+  if (target === undefined || named === null || named.host !== host.toLowerCase()) {
     throw new CommandError(`--outbound takes HOST=URL, not ${JSON.stringify(text)}`)
   }
   if (origin === null || !['http:', 'https:'].includes(origin.protocol) || origin.href !== `${origin.origin}/`) {

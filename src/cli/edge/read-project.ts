@@ -11,6 +11,9 @@ const config = unstable_readConfig({
   config: join(PROJECT, 'wrangler.toml'),
   ...(environment !== undefined && { env: environment }),
 })
+if (environment !== undefined && !config.definedEnvironments?.includes(environment)) {
+  throw new Error(`there is no environment ${JSON.stringify(environment)}`)
+}
 // A VPC service is reached through Cloudflare only.
 const {
   vpcServices: _,
