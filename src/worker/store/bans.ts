@@ -40,6 +40,10 @@ export async function deleteBan(db: Database, { kind, value }: Ban): Promise<boo
   return gone.length > 0
 }
 
+/** How many live runners it names now. */
+export const countNamed = (db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<number> =>
+  db.$count(enrollment, and(eq(COLUMNS[kind], value), mayLive(now)))
+
 /** Newest last. */
 export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ban).orderBy(asc(ban.createdAt))
 
