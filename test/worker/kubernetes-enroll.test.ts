@@ -59,6 +59,19 @@ describe('a projected token', () => {
   })
 })
 
+test('the nodes of a cluster have one ServiceAccount and a rate each', async () => {
+  const keys: string[] = []
+  const limit = async ({ key }: RateLimitOptions) => {
+    keys.push(key)
+    return { success: true }
+  }
+  const door = await makeWorkloadDoor([a], { env: { IDENTITIES: { limit } } })
+  for (const name of ['node-a', 'node-b', 'node-a']) {
+    await door.enroll(await a.token(door.seconds(), { workload: { node: { name } } }))
+  }
+  expect(keys).toEqual(['c0/node-a', 'c0/node-b', 'c0/node-a'])
+})
+
 test('every failed token is told in the same bytes, but for request id and time', async () => {
   const door = await makeWorkloadDoor([a])
   const stranger = await makeIssuerKey('key-a')

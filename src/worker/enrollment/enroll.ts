@@ -15,6 +15,7 @@ import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import { answerOf, type Reserved } from './answer.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
+import { proverKeyOf } from './rate-key.ts'
 import { broke, refused } from './refused.ts'
 import { noteCertificate, renew } from './renew.ts'
 import { begin, reserve } from './reserve.ts'
@@ -87,10 +88,11 @@ async function admit(
   const decision = decide(door.trust, claims)
   if (!decision.ok) return decision
   Object.assign(facts, decision.value)
-  const { tenant, identity } = decision.value
+  const { tenant } = decision.value
   if (findBan(bans, { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims) }) !== null)
     return refuse('banned')
-  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant)))
+  const prover = proverKeyOf(decision.value, claims)
+  if (!(await door.withinRate('identities', prover)) || !(await door.withinRate('tenants', tenant)))
     return refuse('rate_limited')
 
   const admission = { now, csr, claims, decision: decision.value, instanceId: facts.instanceId ?? null }

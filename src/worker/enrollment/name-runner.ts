@@ -10,6 +10,7 @@ import { tokenIdOf } from '../../trust/standing.ts'
 import { looksLikeJws } from '../attestors/jws.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
+import { proverKeyOf } from './rate-key.ts'
 import { broke, refused } from './refused.ts'
 
 /**
@@ -63,13 +64,14 @@ async function steps(
   const decision = decide(door.trust, claims.value)
   if (!decision.ok) return decision
   Object.assign(facts, decision.value)
-  const { tenant, identity, runnerId } = decision.value
+  const { tenant, runnerId } = decision.value
 
   const bans = await door.banList()
   if (!bans.ok) return bans
   const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims.value) }
   if (findBan(bans.value, subject) !== null) return refuse('banned')
-  if (!(await door.withinRate('identities', identity)) || !(await door.withinRate('tenants', tenant))) {
+  const prover = proverKeyOf(decision.value, claims.value)
+  if (!(await door.withinRate('identities', prover)) || !(await door.withinRate('tenants', tenant))) {
     return refuse('rate_limited')
   }
 

@@ -1,4 +1,7 @@
-// What a client address counts as in a rate limit. Pure.
+// What a client counts as in a rate limit: its address before it proved anything, then itself. Pure.
+
+import type { Claims } from '../../trust/claims.ts'
+import type { Decision } from '../../trust/decide.ts'
 
 /** An IPv4 address itself, or the /64 of an IPv6 one: a client has a whole /64 to itself. */
 export function rateKeyOf(address: string): string {
@@ -12,3 +15,7 @@ export function rateKeyOf(address: string): string {
   const zeros = Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => '0')
   return `${[...before, ...(tail === undefined ? [] : zeros), ...after].slice(0, 4).join(':')}::/64`
 }
+
+/** Every runner of a cluster has the same ServiceAccount, so there the node tells them apart. */
+export const proverKeyOf = ({ source, identity }: Decision, claims: Claims): string =>
+  'pod' in claims ? `${source}/${claims.node ?? claims.pod}` : identity
