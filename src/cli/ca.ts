@@ -14,6 +14,8 @@ import {
   writeNew,
 } from './ca-folder.ts'
 import { type IssueOptions, issue } from './ca-issue.ts'
+import { liveCertificates } from './ca-live.ts'
+import { rotateCommand, rotationState, rotationText } from './ca-rotate.ts'
 import { CommandError, command, print, type SharedOptions } from './command.ts'
 
 interface DirOptions extends SharedOptions {
@@ -52,6 +54,7 @@ export function caCommand() {
       .option('--ttl <duration>', 'how long it lasts: 5m to 2160h', '720h')
       .action((options: IssueOptions) => issue(options)),
   )
+  ca.addCommand(rotateCommand())
   return ca
 }
 
@@ -92,26 +95,19 @@ async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
       throw error
     },
   )
-  print(options, { dir, pair: fault === null, fault, certificates }, () =>
-    [...certificates.map(line), fault === null ? 'key and certificates are a pair' : `fault: ${fault}`].join('\n'),
+  const rotation = rotationState(dir)
+  print(options, { dir, pair: fault === null, fault, rotation, certificates }, () =>
+    [
+      ...certificates.map(line),
+      fault === null ? 'key and certificates are a pair' : `fault: ${fault}`,
+      rotationText(dir),
+    ].join('\n'),
   )
   if (fault !== null) process.exitCode = 1
 }
 
-/** An answer that takes longer, or is longer, is no trust bundle. */
-const LIVE_PATIENCE = 10_000
-const LIVE_CHARACTERS = 256 * 1024
-
 async function showLive(url: string, options: SharedOptions): Promise<void> {
-  const address = URL.canParse('/api/bundle.pem', url) ? new URL('/api/bundle.pem', url) : null
-  if (address === null) throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
-  const pem = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(LIVE_PATIENCE) }).then(
-    async (answer) => (answer.ok ? await answer.text() : null),
-    () => null,
-  )
-  if (pem === null || pem.length > LIVE_CHARACTERS) throw new CommandError(`${address} gives no trust bundle`)
-  const certificates = showCertificates(pem)
-  if (certificates.length === 0) throw new CommandError(`${address} gives no trust bundle`)
+  const certificates = await liveCertificates(url)
   print(options, { url, certificates }, () => certificates.map(line).join('\n'))
 }
 
