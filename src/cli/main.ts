@@ -1,49 +1,15 @@
 #!/usr/bin/env node
-// `muster`: the commands and how they end. 0 done, 1 refused; `muster runner` has codes of its own.
+// `muster`: an agent, or an operator's command. An agent loads nothing of the commands: every machine pays for it.
 
-import { Command } from 'commander'
-import { banCommand, bansCommand, unbanCommand } from './bans.ts'
-import { caCommand } from './ca.ts'
-import { CommandError } from './command.ts'
-import { devCommand } from './dev.ts'
-import { drainCommand } from './drain.ts'
-import { eventsCommand, explainCommand } from './events.ts'
-import { tokenCommand } from './token.ts'
-import { trustCommand } from './trust.ts'
+import module from 'node:module'
 
-const program = new Command('muster')
-  .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
-  .enablePositionalOptions()
-  .helpOption('-h, --help', 'show this help')
+// Not compiled anew at each start; from a checkout, where types are stripped, that is a third of an agent's memory.
+module.enableCompileCache?.()
 
-program.addCommand(devCommand())
-program.addCommand(caCommand())
-program.addCommand(trustCommand())
-program.addCommand(tokenCommand())
-program.addCommand(banCommand())
-program.addCommand(unbanCommand())
-program.addCommand(bansCommand())
-program.addCommand(drainCommand())
-program.addCommand(eventsCommand())
-program.addCommand(explainCommand())
-program.addCommand(
-  // Loaded on use, with options and help of its own: an agent carries nothing of the operator's commands.
-  new Command('runner')
-    .summary('enroll this machine, keep its certificate alive and its tunnel open')
-    .allowUnknownOption()
-    .allowExcessArguments()
-    .helpOption(false)
-    .passThroughOptions()
-    .action(async (_options: object, { args }: Command) => {
-      const { runnerCommand } = await import('../runner/command.ts')
-      await runnerCommand().parseAsync(args, { from: 'user' })
-    }),
-)
-
-try {
-  await program.parseAsync()
-} catch (error) {
-  if (!(error instanceof CommandError)) throw error
-  process.stderr.write(`muster: ${error.message}\n`)
-  process.exitCode = 1
+if (process.argv[2] === 'runner') {
+  const { runnerCommand } = await import('../runner/command.ts')
+  await runnerCommand().parseAsync(process.argv.slice(3), { from: 'user' })
+} else {
+  const { runProgram } = await import('./program.ts')
+  await runProgram()
 }

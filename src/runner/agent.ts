@@ -15,7 +15,7 @@ import { jsonLog, type Log } from './log.ts'
 import { KUBERNETES_PATIENCE, type Policy } from './machine.ts'
 import type { Time } from './moment.ts'
 import { objectionTo } from './objection.ts'
-import { type Possessed, possess } from './possession.ts'
+import { possess } from './possession.ts'
 import { ProvisionedWatch } from './provisioned-watch.ts'
 import { readSecrets, type Secrets } from './secrets.ts'
 import { Settings } from './settings.ts'
@@ -125,11 +125,12 @@ export class Agent {
 
     this.#enter('enroll')
     if (this.#stop.signal.aborted) return null
-    await this.#enroll(config, store, possession)
+    const post = world.post ?? poster(config.network)
+    await this.#enroll(config, post, store, possession)
     this.#secrets = secrets
 
     this.#enter('connect')
-    await this.#connect(config)
+    await this.#connect(config, post)
     return null
   }
 
@@ -177,10 +178,9 @@ export class Agent {
   }
 
   /** Resolves with the first identity that may be used. */
-  #enroll(config: Config, store: IdentityDir | null, possession: Possession | null): Promise<void> {
+  #enroll(config: Config, post: Post, store: IdentityDir | null, possession: Possession | null): Promise<void> {
     const { time, random } = this.#world
     const log = this.#log
-    const post = this.#world.post ?? poster(config.network)
     return new Promise((resolve) => {
       const parts: KeeperParts = {
         policy: policyOf(config),
@@ -210,9 +210,8 @@ export class Agent {
   }
 
   /** Resolves when the tunnel is open for the first time. */
-  #connect(config: Config): Promise<void> {
+  #connect(config: Config, post: Post): Promise<void> {
     const { time, random } = this.#world
-    const post = this.#world.post ?? poster(config.network)
     const dial = this.#world.dial ?? dialer(config.tunnelUrl, config.network, post, config.instanceId)
     return new Promise((resolve) => {
       const tunnel = new Tunnel({
