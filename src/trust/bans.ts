@@ -1,5 +1,7 @@
 // Who is cut off by hand: the ban list and the one function that looks somebody up in it. Pure.
 
+import { type EpochSeconds, epochSeconds } from '../protocol/time.ts'
+
 /** What a ban can name, as `muster ban --<kind>` says it. */
 export const BAN_KINDS = ['enrollment', 'runner-id', 'identity', 'token', 'tenant'] as const
 export type BanKind = (typeof BAN_KINDS)[number]
@@ -11,12 +13,14 @@ export interface Ban {
 
 /** What operators cut off since. JSON all through: it goes along with calls to objects. */
 export interface BanList {
+  /** When it was read. */
+  readonly at: EpochSeconds
   readonly bans: readonly Ban[]
   /** Ids of tokens revoked of late; whoever enrolled with one is out. */
   readonly revokedTokens: readonly string[]
 }
 
-export const NO_BANS: BanList = { bans: [], revokedTokens: [] }
+export const NO_BANS: BanList = { at: epochSeconds(0), bans: [], revokedTokens: [] }
 
 /** Whoever a ban may name. Null: has none, or not yet. */
 export interface BanSubject {

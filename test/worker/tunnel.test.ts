@@ -395,6 +395,7 @@ describe('a tunnel is closed', () => {
     await muster.cron()
     expect(await tunnels.revoked.closed()).toBe(4003)
     expect(await tunnels.banned.closed()).toBe(4003)
+    expect((await muster.renew(banned)).json.code).toBe('banned')
     tunnels.other.send('ping')
     expect(await tunnels.other.message()).toBe('pong')
     expect(await findEnrollment(db, revoked.enrollmentId)).toMatchObject({ endedReason: 'token_revoked' })
@@ -409,6 +410,8 @@ describe('a tunnel is closed', () => {
     await insertBan(db, { ...ban, note: null, createdAt: now() })
     await muster.cron()
     expect(await first.closed()).toBe(4003)
+    // Whoever was not told of it here is: an object that slept has only the list that the isolate comes with.
+    await evictDurableObject(objectOf(identity.enrollmentId))
     const second = await ready(identity)
     world.pass(60)
     await muster.cron()

@@ -6,7 +6,7 @@ import type { Reason } from '../../protocol/reasons.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { type EpochSeconds, rfc3339, toEpochMilliseconds, toEpochSeconds } from '../../protocol/time.ts'
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
-import type { BanList } from '../../trust/bans.ts'
+import { type BanList, NO_BANS } from '../../trust/bans.ts'
 import type { Decision } from '../../trust/decide.ts'
 import { standing } from '../../trust/standing.ts'
 import type { Certificate } from './lineage.ts'
@@ -54,6 +54,7 @@ interface Ticket {
 export class Runner extends DurableObject<unknown> {
   readonly #sources: RunnerSources
   readonly #tickets = new Map<string, Ticket>()
+  #list: BanList = NO_BANS
 
   constructor(state: DurableObjectState, env: unknown, sources: RunnerSources) {
     super(state, env)
@@ -70,7 +71,7 @@ export class Runner extends DurableObject<unknown> {
     const record = stored ?? startRecord(start)
     if (record.ended !== null) return refuse('enrollment_ended')
     if (record.lineage.tip.serial !== start.certificate.serial) return refuse('token_retry_over')
-    const stands = standing(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
+    const stands = standing(this.#sources.trust, this.#newest(list), { ...record, tenant: record.decision.tenant })
     if (!stands.ok) return stands
     if (stored === null) await this.#save(record)
     return ok(null)
@@ -78,7 +79,9 @@ export class Runner extends DurableObject<unknown> {
 
   /** `candidate` is what a new certificate would be; the answer names what to sign, stored by then. */
   async renew(shown: ShownCertificate, candidate: Certificate, list: BanList): Promise<Answer<Renewal>> {
-    return this.#use(shown, (record, now) => renew(record, this.#sources.trust, list, shown, candidate, now))
+    return this.#use(shown, (record, now) =>
+      renew(record, this.#sources.trust, this.#newest(list), shown, candidate, now),
+    )
   }
 
   /** Admits a connection; the ticket in the answer is the path under which `fetch` takes its socket, once. */
@@ -88,7 +91,7 @@ export class Runner extends DurableObject<unknown> {
     list: BanList,
   ): Promise<Answer<{ readonly ticket: string }>> {
     const { known, result } = await this.#use(shown, (record, now) =>
-      connect(record, this.#sources.trust, list, shown, challenge, now),
+      connect(record, this.#sources.trust, this.#newest(list), shown, challenge, now),
     )
     if (!result.ok) return { known, result }
     const now = this.#sources.clock()
@@ -143,6 +146,7 @@ export class Runner extends DurableObject<unknown> {
 
   /** From the cron: whether it still stands by what operators decided meanwhile; its tunnel is closed if not. */
   async check(list: BanList): Promise<Reason | null> {
+    this.#list = list
     const record = this.#load()
     if (record === null || record.ended !== null) return null
     const stands = standing(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
@@ -202,6 +206,12 @@ export class Runner extends DurableObject<unknown> {
     const told = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
     const shown = this.#shown(told, this.#now())
     if (shown !== told || told.instanceId !== record.instanceId || record.drain) await this.#save(shown)
+  }
+
+  /** An isolate's list may be older than the one that the cron just came with, and must not let anybody back in. */
+  #newest(list: BanList): BanList {
+    if (list.at > this.#list.at) this.#list = list
+    return this.#list
   }
 
   #load(): EnrollmentRecord | null {

@@ -23,24 +23,23 @@ export function keepBanList(
   load: (now: EpochSeconds) => Promise<BanList>,
   clock: Clock,
 ): () => Promise<Result<BanList>> {
-  let kept: { readonly list: BanList; readonly at: EpochSeconds } | null = null
+  let kept: BanList | null = null
   let failedAt: EpochSeconds | null = null
   return async () => {
     const now = toEpochSeconds(clock())
     const within = (age: Seconds) => kept !== null && kept.at >= subtractSeconds(now, age)
-    if (kept !== null && within(FRESH)) return ok(kept.list)
+    if (kept !== null && within(FRESH)) return ok(kept)
     if (failedAt === null || failedAt < subtractSeconds(now, PAUSE)) {
       try {
-        const list = await load(now)
-        kept = { list, at: now }
+        kept = await load(now)
         failedAt = null
-        return ok(list)
+        return ok(kept)
       } catch (error) {
         failedAt = now
         const message = error instanceof Error ? error.message : 'unknown'
         console.error(JSON.stringify({ level: 'error', message: 'ban list not loaded', error: message }))
       }
     }
-    return kept !== null && within(USABLE) ? ok(kept.list) : refuse('storage_unavailable')
+    return kept !== null && within(USABLE) ? ok(kept) : refuse('storage_unavailable')
   }
 }

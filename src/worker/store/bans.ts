@@ -53,7 +53,7 @@ const REVOCATIONS_LISTED = hours(7 * 24)
 export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
   const bans = await db.select({ kind: ban.kind, value: ban.value }).from(ban)
   const revoked = await db.select({ id: token.id }).from(token).where(revokedLately(now))
-  return { bans, revokedTokens: revoked.map(({ id }) => id) }
+  return { at: now, bans, revokedTokens: revoked.map(({ id }) => id) }
 }
 
 const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds(now, REVOCATIONS_LISTED))
