@@ -1,7 +1,10 @@
 // `muster dev`: the whole of Muster on this machine, in the runtime that it is deployed to.
 
 import { Option } from 'commander'
-import { CommandError, command, type SharedOptions } from './command.ts'
+import type { CompiledTrust } from '../trust/compiled.ts'
+import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { bold, dim, EdgeLog } from './edge/log.ts'
+import type { Edge } from './edge/start.ts'
 
 interface DevOptions extends SharedOptions {
   readonly port: number
@@ -61,68 +64,52 @@ async function dev(options: DevOptions): Promise<void> {
   // Loaded here: the other commands start without workerd and wrangler.
   const [{ startEdge }, { readTrust }] = await Promise.all([import('./edge/start.ts'), import('./trust.ts')])
   const stopped = stopSignal()
-  const log = new WorkerLog(options)
+  const log = new EdgeLog(options.json ?? false)
+  const trust = await readTrust(options.trust)
   const edge = await startEdge({
     port: options.port,
     tlsPort: options.tlsPort,
     persistTo: options.persistTo,
-    trust: await readTrust(options.trust),
+    trust,
     variables: options.var ?? {},
     origins: options.outbound ?? new Map(),
     rateLimits: options.rateLimits ?? false,
     environment: options.env,
-    log: (level, message) => log.write(level, message),
+    log: (level, message) => log.write('worker', level, message),
   })
   const { url, tlsUrl, caFile } = edge
-  process.stdout.write(
-    options.json ? `${JSON.stringify({ event: 'ready', url, tlsUrl, caFile })}\n` : screen(url, tlsUrl, caFile),
-  )
+  print(options, { event: 'ready', url, tlsUrl, caFile }, () => screen(url, tlsUrl, caFile))
   log.begin()
+  const demo = options.demo ? await startDemonstration(options, edge, trust, log) : null
   await stopped
+  await demo?.stop()
   await edge.stop()
 }
 
-/** Resolves on the first SIGINT, SIGTERM or SIGHUP. */
+/** Null where it could not be started: the edge is there all the same. */
+async function startDemonstration(options: DevOptions, edge: Edge, trust: CompiledTrust, log: EdgeLog) {
+  const { startDemo } = await import('./demo.ts')
+  const tenant = trust.tenants[0] ?? trust.bootstrapTenant
+  try {
+    const demo = await startDemo({ edge, tenant, persistTo: options.persistTo, trust: options.trust, log })
+    if (!options.json) process.stdout.write(demo.screen)
+    return demo
+  } catch (error) {
+    log.write('demo', 'error', `no runner was started: ${error instanceof Error ? error.message : String(error)}`)
+    return null
+  }
+}
+
+/** Resolves on SIGINT, SIGTERM or SIGHUP. Ctrl-C under npm comes twice: from the terminal and from npm. */
 function stopSignal(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve())
   })
 }
 
-const screen = (url: string, tlsUrl: string, caFile: string): string => `muster dev is ready
+const screen = (url: string, tlsUrl: string, caFile: string): string => `${bold('muster dev is ready')}
 
-  http   ${url}
-  TLS    ${tlsUrl}
-  trust  ${caFile}
+  ${dim('http')}   ${url}
+  ${dim('TLS')}    ${tlsUrl}
+  ${dim('trust')}  ${caFile}
 `
-
-/** Lines of the Worker, held back until the ready line is out. */
-class WorkerLog {
-  readonly #json: boolean
-  #held: string[] | null = []
-
-  constructor(options: DevOptions) {
-    this.#json = options.json ?? false
-    // Whoever read the ready line may have closed the pipe: the edge goes on.
-    process.stdout.on('error', () => {})
-  }
-
-  write(level: string, message: string): void {
-    const line = this.#json && !isJsonObject(message) ? JSON.stringify({ level, message }) : message
-    if (this.#held === null) process.stdout.write(`${line}\n`)
-    else this.#held.push(line)
-  }
-
-  begin(): void {
-    for (const line of this.#held ?? []) process.stdout.write(`${line}\n`)
-    this.#held = null
-  }
-}
-
-function isJsonObject(text: string): boolean {
-  try {
-    return text.startsWith('{') && !text.includes('\n') && typeof JSON.parse(text) === 'object'
-  } catch {
-    return false
-  }
-}

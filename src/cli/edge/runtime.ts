@@ -5,7 +5,7 @@ import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4Worker
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
-import { watchWorkerd, workerdEnvironment } from './watchdog.ts'
+import { watch, workerdEnvironment, workerdPid } from './watchdog.ts'
 
 export interface RuntimeOptions {
   readonly project: Project
@@ -44,7 +44,7 @@ export const startDatabase = (state: StateFolder, { worker: { d1Databases } }: P
 
 async function start(state: StateFolder, workers: V4WorkerOptions[], log: RuntimeOptions['log']): Promise<Runtime> {
   const unsafeRuntimeEnv = workerdEnvironment(state)
-  const unwatch = watchWorkerd(state)
+  const unwatch = watch(workerdPid(state))
   const options = convertV4MiniflareOptions({
     workers,
     resourcePersistencePath: state.resources,

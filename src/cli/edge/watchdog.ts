@@ -1,4 +1,4 @@
-// Sees to it that workerd does not outlive this process, not even where it is killed with -9.
+// Sees to it that what this process started does not outlive it, not even where it is killed with -9.
 
 import { spawn } from 'node:child_process'
 import { createRequire } from 'node:module'
@@ -11,25 +11,26 @@ export function workerdEnvironment(state: StateFolder): Record<string, string> {
   if (process.platform === 'win32') return {}
   // Miniflare reads this one from its own environment.
   process.env.MINIFLARE_WORKERD_PATH = join(PROJECT, 'src/cli/edge/workerd.sh')
-  return { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: pidFile(state) }
+  return { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: workerdPid(state) }
 }
 
+/** Where `workerd.sh` says which process workerd is. */
+export const workerdPid = (state: StateFolder): string => join(state.own, 'workerd.pid')
+
 /**
- * Starts the watchdog: a shell that waits on a pipe of this process, which ends with it, and then kills workerd.
- * Gives the function that ends it.
+ * Starts the watchdog of the process that the file names: a shell that waits on a pipe of ours, which ends when we
+ * do, and then kills it. Gives the function that ends the watchdog.
  */
-export function watchWorkerd(state: StateFolder): () => Promise<void> {
+export function watch(pidFile: string): () => Promise<void> {
   if (process.platform === 'win32') return async () => {}
   const script = `trap '' INT TERM HUP; read -r _; kill -9 "$(cat "$0")"`
-  const dog = spawn('/bin/sh', ['-c', script, pidFile(state)], { stdio: ['pipe', 'ignore', 'ignore'] })
+  const dog = spawn('/bin/sh', ['-c', script, pidFile], { stdio: ['pipe', 'ignore', 'ignore'] })
   const gone = new Promise<void>((resolve) => dog.on('close', () => resolve()))
   return () => {
     dog.kill('SIGKILL')
     return gone
   }
 }
-
-const pidFile = (state: StateFolder): string => join(state.own, 'workerd.pid')
 
 /** The same workerd that Miniflare would start. */
 const workerd = (): string => createRequire(createRequire(import.meta.url).resolve('miniflare'))('workerd').default

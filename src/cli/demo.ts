@@ -1,0 +1,165 @@
+// `muster dev --demo`, which is `npm start`: mints a token, boots a runner with it and says what to try next.
+
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { DEFAULT_STATE } from './command.ts'
+import { bold, dim, type EdgeLog, readObject } from './edge/log.ts'
+import { PROJECT } from './edge/project.ts'
+import type { Edge } from './edge/start.ts'
+import { stateFolder } from './edge/state.ts'
+import { watch } from './edge/watchdog.ts'
+
+export interface DemoOptions {
+  readonly edge: Edge
+  readonly tenant: string
+  readonly persistTo: string
+  readonly trust: string
+  readonly log: EdgeLog
+}
+
+export interface Demo {
+  /** The last screen. */
+  readonly screen: string
+  /** Ends the runner. */
+  readonly stop: () => Promise<void>
+}
+
+/** Milliseconds that a runner may take to be ready, and to close its tunnel at the end. */
+const READY_WITHIN = 20_000
+const END_WITHIN = 6000
+
+export async function startDemo(options: DemoOptions): Promise<Demo> {
+  const folder = join(stateFolder(options.persistTo).own, 'demo')
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const runner = bootRunner(options, folder, await mint(options))
+  await Promise.race([runner.ready, runner.exited, sleep(READY_WITHIN, undefined, { ref: false })])
+  return { screen: await screenOf(options, folder, runner.state()), stop: runner.stop }
+}
+
+/** The same command that the screen goes on to name. */
+async function mint({ tenant, persistTo, trust }: DemoOptions): Promise<string> {
+  const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
+  const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust])
+  return JSON.parse(stdout).token
+}
+const CLI = join(PROJECT, 'src/cli/main.ts')
+
+function bootRunner({ edge, log }: DemoOptions, folder: string, token: string) {
+  const { tlsUrl, caFile } = edge
+  const env = {
+    ...process.env,
+    RUNNER_ATTESTATION_MODE: 'bootstrap-token',
+    RUNNER_ENROLL_URL: tlsUrl,
+    RUNNER_BOOTSTRAP_TOKEN: token,
+    RUNNER_CA_PEM: caFile,
+    RUNNER_IDENTITY_DIR: folder,
+    RUNNER_INSTANCE_ID: 'demo',
+  }
+  const child = spawn(process.execPath, [CLI, 'runner'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const pidFile = join(folder, 'pid')
+  writeFileSync(pidFile, String(child.pid))
+  const unwatch = watch(pidFile)
+  const exited = new Promise<void>((resolve) => child.on('close', () => resolve()))
+  const { promise: ready, resolve } = Promise.withResolvers<void>()
+  let state = 'not started'
+  createInterface({ input: child.stdout }).on('line', (line) => {
+    log.write('runner', 'info', line)
+    const fields = readObject(line)
+    if (typeof fields?.state === 'string') state = fields.state
+    if (state === 'ready') resolve()
+  })
+  const stop = async (): Promise<void> => {
+    await end(child, exited)
+    await unwatch()
+  }
+  return { ready, exited, stop, state: () => (child.exitCode === null ? state : `ended with code ${child.exitCode}`) }
+}
+
+/** After Ctrl-C it has the signal already, and takes a second one for haste. */
+async function end(child: ChildProcess, exited: Promise<void>): Promise<void> {
+  await Promise.race([exited, sleep(100, undefined, { ref: false })])
+  if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM')
+  await Promise.race([exited, sleep(END_WITHIN, undefined, { ref: false })])
+  child.kill('SIGKILL')
+  await exited
+}
+
+async function screenOf(options: DemoOptions, folder: string, state: string): Promise<string> {
+  const { url, tlsUrl, caFile } = options.edge
+  const fleet = (await fetch(`${url}/fleet`)).ok ? [['fleet', `${url}/fleet`]] : []
+  const facts = [
+    ['door', `${url}   plain http, for this machine alone`],
+    ['', `${tlsUrl}  TLS, asks for client certificates`],
+    ['trust', `${shown(caFile)}  what clients trust for TLS`],
+    ...fleet,
+    ['runner', `${state}, tenant ${options.tenant}`],
+    ...certificateFacts(folder),
+  ]
+  const lines = facts.map(([name = '', text = '']) => `  ${dim(name.padEnd(8))}${text}`)
+  const tries = commands(options, folder).map(([why, what]) => `  ${dim(`# ${why}`)}\n  ${what}\n`)
+  const title = bold(
+    state === 'ready' ? 'A runner is enrolled, connected and ready.' : `The runner is not ready: ${state}.`,
+  )
+  return `\n${title}\n\n${lines.join('\n')}\n\n${bold('Try next, in another terminal:')}\n\n${tries.join('\n')}\n${dim('Ctrl-C ends it all; the state stays.')}\n\n`
+}
+
+/** Splits what the runner persisted into files that OpenSSL reads, and says what the certificate says. */
+function certificateFacts(folder: string): [string, string][] {
+  try {
+    const identity = JSON.parse(readFileSync(join(folder, 'identity.json'), 'utf8'))
+    writeFileSync(join(folder, 'leaf.pem'), identity.certificate)
+    writeFileSync(join(folder, 'chain.pem'), identity.chain)
+    writeFileSync(join(folder, 'roots.pem'), identity.trustBundle)
+    const leaf = new X509Certificate(identity.certificate)
+    const minutes = Math.round((leaf.validToDate.getTime() - Date.now()) / 60_000)
+    return [
+      ['SPIFFE', (leaf.subjectAltName ?? '').replace(/^URI:/, '')],
+      ['valid', `until ${leaf.validToDate.toISOString().slice(11, 19)} UTC, ${minutes} minutes; renewed before that`],
+      ['serial', leaf.serialNumber.toLowerCase()],
+    ]
+  } catch {
+    return []
+  }
+}
+
+/** Each with what it is for; as short as the options of this start allow. */
+function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: string): [string, string][] {
+  const { url, tlsUrl, caFile } = edge
+  const same = `${persistTo === DEFAULT_STATE ? '' : ` --persist-to ${persistTo}`}${trust === 'trust.yaml' ? '' : ` --trust ${trust}`}`
+  const muster = 'npm run -s muster --'
+  const demo = shown(folder)
+  return [
+    ['a token for one more runner', `${muster} token mint --tenant ${tenant}${same}`],
+    [
+      'a second runner, with a token of its own',
+      [
+        `TOKEN=$(${muster} token mint --tenant ${tenant}${same} | head -1)`,
+        `RUNNER_BOOTSTRAP_TOKEN=$TOKEN RUNNER_ENROLL_URL=${tlsUrl} \\`,
+        `  RUNNER_CA_PEM=${shown(caFile)} ${muster} runner`,
+      ].join('\n  '),
+    ],
+    [
+      'the certificate, as OpenSSL sees it',
+      [
+        'openssl verify -x509_strict -purpose sslclient \\',
+        `  -CAfile ${demo}/roots.pem \\`,
+        `  -untrusted ${demo}/chain.pem ${demo}/leaf.pem`,
+      ].join('\n  '),
+    ],
+    ['the roots that a service trusts to know this fleet', `curl -s ${url}/api/bundle.pem`],
+    ['a request that is refused; its requestId is what explain takes', `curl -s -d '{}' ${url}/api/enroll`],
+    ['what was decided, and why', `${muster} events${same}\n  ${muster} explain <requestId>${same}`],
+  ]
+}
+
+/** From where the command was started, where that is shorter. */
+function shown(path: string): string {
+  const short = relative(process.cwd(), path)
+  return short.length < path.length ? short : path
+}
