@@ -141,7 +141,8 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
       [
         `TOKEN=$(${muster} token mint --tenant ${tenant}${same} | head -1)`,
         `RUNNER_BOOTSTRAP_TOKEN=$TOKEN RUNNER_ENROLL_URL=${tlsUrl} \\`,
-        `  RUNNER_CA_PEM=${shown(caFile)} ${muster} runner`,
+        `  RUNNER_CA_PEM=${shown(caFile)} \\`,
+        `  ${muster} runner`,
       ].join('\n  '),
     ],
     [
@@ -149,7 +150,8 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
       [
         'openssl verify -x509_strict -purpose sslclient \\',
         `  -CAfile ${demo}/roots.pem \\`,
-        `  -untrusted ${demo}/chain.pem ${demo}/leaf.pem`,
+        `  -untrusted ${demo}/chain.pem \\`,
+        `  ${demo}/leaf.pem`,
       ].join('\n  '),
     ],
     ['the roots that a service trusts to know this fleet', `curl -s ${url}/api/bundle.pem`],

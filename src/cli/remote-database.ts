@@ -41,11 +41,11 @@ export function inline(sql: string, params: readonly unknown[]): string {
   return written
 }
 
-/** SQLite's literals. It has none for a string with a NUL in it. */
+/** SQLite's literals, for what the tables hold. There is none for a string with a NUL in it. */
 function literal(value: unknown): string {
   if (value === null) return 'NULL'
   if (typeof value === 'string' && !value.includes('\0')) return `'${value.replaceAll("'", "''")}'`
-  if (typeof value === 'number' && Number.isFinite(value)) return String(value)
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value)
   if (typeof value === 'boolean') return value ? '1' : '0'
   throw new Error('a value that SQL has no literal for')
 }
@@ -61,7 +61,8 @@ async function wrangler(args: readonly string[]): Promise<string> {
   return output
 }
 
-function rowsOf(output: string): unknown[][] {
+/** What `--json` prints: an array with one answer for each statement. */
+export function rowsOf(output: string): unknown[][] {
   const answers: unknown = JSON.parse(output.slice(Math.max(output.search(/^\[/m), 0)))
   const results: unknown = Array.isArray(answers) ? answers[0]?.results : undefined
   if (!Array.isArray(results)) throw new CommandError('wrangler d1 execute gave no rows; its --json output has changed')
