@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../worker/store/db.ts'
-import { openThrough } from '../worker/store/proxy.ts'
+import { type Execute, openThrough } from '../worker/store/proxy.ts'
 import { CommandError, type SharedOptions } from './command.ts'
 import { applyMigrations } from './edge/migrations.ts'
 import { type Project, readProject } from './edge/project.ts'
@@ -16,7 +16,7 @@ const PATIENCE = 60_000
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
   if (options.remote) {
     const { executeRemotely } = await import('./remote-database.ts')
-    return work(openThrough((sql, params) => executeRemotely(options, sql, params)))
+    return workWith((sql, params) => executeRemotely(options, sql, params), work)
   }
   const state = stateFolder(options.persistTo)
   const deadline = Date.now() + PATIENCE
@@ -24,9 +24,10 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
   while (Date.now() < deadline) {
     const wire = readWire(state)
     if (wire !== null && (await isAnswering(wire))) {
-      return work(openThrough((sql, params) => queryOverWire(wire, { sql, params })))
+      return workWith((sql, params) => queryOverWire(wire, { sql, params }), work)
     }
-    project ??= await readProject(options.env)
+    // Miniflare loads while wrangler reads.
+    project ??= (await Promise.all([readProject(options.env), import('./edge/runtime.ts')]))[0]
     const unlock = lockState(state, 0)
     if (unlock !== null) return withState(state, project, work).finally(unlock)
     await sleep(20 + Math.random() * 80)
@@ -41,8 +42,28 @@ async function withState<T>(state: StateFolder, project: Project, work: (db: Dat
   try {
     const database = await miniflare.getD1Database('DB')
     await applyMigrations(database, project.migrations)
-    return await work(openThrough((sql, params) => runQuery(database, { sql, params })))
+    return await workWith((sql, params) => runQuery(database, { sql, params }), work)
   } finally {
     await stop()
+  }
+}
+
+/** A statement that fails is one line for the operator: what the database said, without the statement's values. */
+async function workWith<T>(execute: Execute, work: (db: Database) => Promise<T>): Promise<T> {
+  let fault: unknown
+  const database = openThrough((sql, params) =>
+    execute(sql, params).catch((error: unknown) => {
+      fault = error
+      throw error
+    }),
+  )
+  try {
+    return await work(database)
+  } catch (error) {
+    const isFault = error === fault || (error instanceof Error && error.cause === fault)
+    if (fault === undefined || !isFault) throw error
+    throw fault instanceof CommandError
+      ? fault
+      : new CommandError(`the database: ${fault instanceof Error ? fault.message : String(fault)}`)
   }
 }

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { stripVTControlCharacters } from 'node:util'
 import { CommandError, type SharedOptions } from './command.ts'
 import { PROJECT } from './edge/project.ts'
 
@@ -57,8 +58,19 @@ async function wrangler(args: readonly string[]): Promise<string> {
   const exited = new Promise<number | null>((resolve) => child.on('close', resolve))
   const [output, complaint, code] = await Promise.all([text(child.stdout), text(child.stderr), exited])
   if (code !== 0)
-    throw new CommandError(`wrangler d1 execute: ${firstLine(complaint) ?? firstLine(output) ?? `exit ${code}`}`)
+    throw new CommandError(`wrangler d1 execute: ${faultOf(output) ?? firstLine(complaint) ?? `exit ${code}`}`)
   return output
+}
+
+/** With `--json` wrangler says on stdout what went wrong, too: a sentence, and notes that say it better. */
+export function faultOf(output: string): string | undefined {
+  try {
+    const { error } = JSON.parse(output)
+    const notes: { text: string }[] = error.notes ?? []
+    return firstLine([error.text, ...notes.map((note) => note.text)].join(': '))
+  } catch {
+    return undefined
+  }
 }
 
 /** What `--json` prints: an array with one answer for each statement. */
@@ -69,11 +81,9 @@ export function rowsOf(output: string): unknown[][] {
   return results.map((row: object) => Object.values(row))
 }
 
-/** The first line with a word in it, without wrangler's colours and marks. */
+/** The first line with a word in it, without a terminal's colours. */
 const firstLine = (output: string): string | undefined =>
-  output
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape sequences of a terminal
-    .replaceAll(/\u001b\[[0-9;]*m/g, '')
+  stripVTControlCharacters(output)
     .split('\n')
-    .map((line) => line.replace(/^[^A-Za-z]*(\[?ERROR\]?:?)?\s*/, '').trim())
+    .map((line) => line.replace(/^[^A-Za-z]+/, '').trim())
     .find((line) => line !== '')

@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
 import { isDue } from '../../src/cli/edge/crons.ts'
-import { inline, rowsOf } from '../../src/cli/remote-database.ts'
+import { faultOf, inline, rowsOf } from '../../src/cli/remote-database.ts'
 import { PROJECT, runMuster, startEdge } from './edge.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-database-'))
@@ -74,6 +74,12 @@ describe('a statement for wrangler', () => {
     expect(rowsOf(output)).toEqual([['a', null]])
     expect(() => rowsOf('[]')).toThrow(/no rows/)
   })
+})
+
+test('what wrangler complains of is one line', () => {
+  const output = JSON.stringify({ error: { text: 'A request failed.', notes: [{ text: 'no such table\nhelp' }] } })
+  expect(faultOf(`\n${output}\n`)).toBe('A request failed.: no such table')
+  expect(faultOf('no JSON')).toBeUndefined()
 })
 
 test('a cron job is due in its minute', () => {
