@@ -1,0 +1,88 @@
+// Opens many tunnels on one local edge and takes all of them through a round of renewals: `node bench/tunnels.ts [N]`.
+// Says how long each step took, whether a tunnel was lost, and what memory workerd had.
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { type RunningEdge, startEdge } from '../test/node/edge.ts'
+import { type FleetClient, fleetClient, type Identity, type Tunnel } from '../test/node/fleet-client.ts'
+
+const AT_ONCE = 16
+
+interface Live {
+  readonly identity: Identity
+  readonly tunnel: Tunnel
+}
+
+const count = Number(process.argv[2] ?? 1000)
+const edge = await startEdge()
+const client = fleetClient(edge)
+try {
+  const idle = memoryOf(edge)
+  const { token } = await client.mint('--runner-id', 'bench')
+  const identities = await timed('enrolled', () => each(Array.from({ length: count }), () => client.enroll(token)))
+  let fleet = await timed('connected', () => each(identities, (identity) => open(client, identity)))
+  const open1 = memoryOf(edge)
+  fleet = await timed('renewed, make before break', () => each(fleet, (live) => renew(client, live)))
+  const answered = await timed('answered a ping', () => each(fleet, ({ tunnel }) => ping(tunnel)))
+  const lost = answered.filter((answer) => answer !== 'pong').length
+  const memory = { idle, connected: open1, renewed: memoryOf(edge) }
+  console.log(JSON.stringify({ tunnels: count, lost, workerdResidentMiB: memory }))
+  process.exitCode = lost === 0 ? 0 : 1
+} finally {
+  await client.close()
+  await edge.stop()
+}
+
+async function open(to: FleetClient, identity: Identity): Promise<Live> {
+  return { identity, tunnel: await to.connect(identity) }
+}
+
+async function renew(to: FleetClient, { identity, tunnel }: Live): Promise<Live> {
+  const renewed = await to.renew(identity)
+  if (renewed.status !== 200) throw new Error(JSON.stringify(renewed.json))
+  const next = await open(to, renewed)
+  const code = await tunnel.closed
+  if (code !== 4002) throw new Error(`the old tunnel was closed with ${code}`)
+  return next
+}
+
+function ping({ socket }: Tunnel): Promise<string> {
+  return new Promise((resolve) => {
+    socket.once('message', (data) => resolve(String(data)))
+    socket.once('close', (code) => resolve(`closed with ${code}`))
+    socket.send('ping')
+  })
+}
+
+async function each<T, U>(items: readonly T[], work: (item: T) => Promise<U>): Promise<U[]> {
+  const done: U[] = []
+  const queue = items.entries()
+  const lane = async () => {
+    for (const [i, item] of queue) done[i] = await work(item)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, lane))
+  return done
+}
+
+async function timed<T>(what: string, work: () => Promise<T>): Promise<T> {
+  const from = performance.now()
+  const result = await work()
+  console.log(`${count} ${what} in ${((performance.now() - from) / 1000).toFixed(1)} s`)
+  return result
+}
+
+/** Resident memory of every workerd under the edge, in MiB. */
+function memoryOf({ pid }: RunningEdge): number {
+  const status = (of: string) => {
+    try {
+      return readFileSync(`/proc/${of}/status`, 'utf8')
+    } catch {
+      return ''
+    }
+  }
+  const field = (text: string, name: string) => text.match(new RegExp(`^${name}:\\s*(\\S+)`, 'm'))?.[1] ?? ''
+  const all = readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [{ pid: name, text: status(name) }] : []))
+  const under = new Set([String(pid)])
+  for (const { pid, text } of all) if (under.has(field(text, 'PPid'))) under.add(pid)
+  const workerds = all.filter((one) => under.has(one.pid) && field(one.text, 'Name').startsWith('workerd'))
+  return Math.round(workerds.reduce((sum, { text }) => sum + Number(field(text, 'VmRSS')), 0) / 1024)
+}
