@@ -1,10 +1,11 @@
 // `muster trust`: check, compile and describe the trust file; and the trust file as other commands read it.
 
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { KEY_SET_BODY_BYTES } from '../protocol/limits.ts'
 import { type Compilation, compileTrust } from '../trust/compile.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
-import { TRUST_FILE_BYTES } from '../trust/document.ts'
+import { type Mistake, TRUST_FILE_BYTES } from '../trust/document.ts'
 import { TRUST_SCHEMA } from '../trust/schema.ts'
 import { CommandError, command, print, type SharedOptions } from './command.ts'
 
@@ -35,43 +36,50 @@ export function trustCommand() {
 export async function readTrust(path: string): Promise<CompiledTrust> {
   const compilation = await compileFile(path)
   if (compilation.ok) return compilation.trust
-  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation).join('\n')}`)
+  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.mistakes).join('\n')}`)
 }
 
 async function compileFile(path: string, deployed = false): Promise<Compilation> {
   const folder = dirname(resolve(path))
-  const bytes = readBounded(resolve(path), TRUST_FILE_BYTES)
+  // One byte over the limit is enough for the compiler to say so.
+  const bytes = readUpTo(resolve(path), TRUST_FILE_BYTES + 1)
   if ('fault' in bytes) throw new CommandError(`the trust file ${path} ${bytes.fault}; name another with --trust`)
-  return compileTrust(bytes, { deployed, readFile: (name) => readBounded(resolve(folder, name), 1024 * 1024) })
+  return compileTrust(bytes, { deployed, readFile: (name) => readWhole(resolve(folder, name)) })
 }
 
-function readBounded(path: string, limit: number): Uint8Array | { readonly fault: string } {
+/** A file that the trust file names: a key set or a CA certificate. */
+function readWhole(path: string): Uint8Array | { readonly fault: string } {
+  const bytes = readUpTo(path, KEY_SET_BODY_BYTES + 1)
+  return 'fault' in bytes || bytes.length <= KEY_SET_BODY_BYTES
+    ? bytes
+    : { fault: `has more than ${KEY_SET_BODY_BYTES} bytes` }
+}
+
+/** At most `limit` bytes, whatever the path leads to. */
+function readUpTo(path: string, limit: number): Uint8Array | { readonly fault: string } {
+  const bytes = new Uint8Array(limit)
+  let length = 0
   try {
-    const bytes = readFileSync(path)
-    return bytes.length > limit ? { fault: `has ${bytes.length} bytes; at most ${limit} are read` } : bytes
+    const file = openSync(path, 'r')
+    try {
+      for (let read = -1; read !== 0 && length < limit; length += read)
+        read = readSync(file, bytes, length, limit - length, null)
+    } finally {
+      closeSync(file)
+    }
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     return { fault: code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})` }
   }
+  return bytes.subarray(0, length)
 }
 
-function mistakeLines(path: string, compilation: Compilation): string[] {
-  return compilation.ok
-    ? []
-    : compilation.mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
-}
+const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
+  mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
 
 async function check(options: SharedOptions): Promise<void> {
   const compilation = await compileFile(options.trust, options.remote === true)
-  if (!compilation.ok) {
-    process.stderr.write(`${mistakeLines(options.trust, compilation).join('\n')}\n`)
-    if (options.json)
-      process.stdout.write(
-        `${JSON.stringify({ ok: false, file: options.trust, mistakes: compilation.mistakes, notes: [], hash: null })}\n`,
-      )
-    process.exitCode = 1
-    return
-  }
+  if (!compilation.ok) return refuse(options, compilation)
   const { trust, notes } = compilation
   print(options, { ok: true, file: options.trust, mistakes: [], notes, hash: trust.hash }, () =>
     [
@@ -84,14 +92,24 @@ async function check(options: SharedOptions): Promise<void> {
 
 const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
+/** Exit 1 with every mistake: on stderr a line each, on stdout as JSON where that is asked for. */
+function refuse(options: SharedOptions, { mistakes }: Compilation & { readonly ok: false }): void {
+  process.stderr.write(`${mistakeLines(options.trust, mistakes).join('\n')}\n`)
+  process.exitCode = 1
+  if (!options.json) return
+  process.stdout.write(`${JSON.stringify({ ok: false, file: options.trust, mistakes, notes: [], hash: null })}\n`)
+}
+
 async function build(options: SharedOptions): Promise<void> {
-  const compilation = await compileFile(options.trust)
+  // An earlier good file must not be deployed in place of one that cannot be compiled.
+  const withdraw = () => rmSync(COMPILED, { force: true })
+  const compilation = await compileFile(options.trust).catch((error: unknown) => {
+    withdraw()
+    throw error
+  })
   if (!compilation.ok) {
-    // An earlier good file must not be deployed in place of this one.
-    rmSync(COMPILED, { force: true })
-    process.stderr.write(`${mistakeLines(options.trust, compilation).join('\n')}\n`)
-    process.exitCode = 1
-    return
+    withdraw()
+    return refuse(options, compilation)
   }
   mkdirSync(dirname(COMPILED), { recursive: true })
   const draft = join(dirname(COMPILED), `trust.json.${process.pid}`)

@@ -1,12 +1,12 @@
 // The trust file, compiled: text in, either every mistake in it or what the Worker uses.
 
-import { hex } from '../protocol/base64url.ts'
 import { isTenantSlug, isTrustDomain } from '../protocol/spiffe-id.ts'
 import { hours, minutes } from '../protocol/time.ts'
-import { type ClusterEntry, type ReadFile, readCluster, readDuration } from './clusters.ts'
-import type { AwsMapping, CertificatePolicy, CompiledTrust } from './compiled.ts'
+import { readClusters, readDuration } from './clusters.ts'
+import { type CertificatePolicy, type CompiledTrust, hashOf } from './compiled.ts'
 import { type Field, type Mistake, openDocument, quote, type Reader } from './document.ts'
-import { isAwsRegion } from './grammar.ts'
+import { isAwsRegion, REGION } from './grammar.ts'
+import type { ReadFile } from './key-source.ts'
 import { nameOfAws, readTenants, SLUG } from './tenants.ts'
 
 export type Compilation =
@@ -27,8 +27,7 @@ export async function compileTrust(bytes: Uint8Array, options: CompileOptions): 
   if (draft === null || reader.mistakes.length > 0) {
     return { ok: false, mistakes: [...reader.mistakes].sort((a, b) => a.line - b.line || a.column - b.column) }
   }
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify(draft)))
-  return { ok: true, trust: { ...draft, hash: hex(new Uint8Array(digest)) }, notes: notesOn(draft.awsMappings) }
+  return { ok: true, trust: { ...draft, hash: await hashOf(draft) }, notes: notesOn(draft) }
 }
 
 function read(reader: Reader, root: Field, options: CompileOptions): Omit<CompiledTrust, 'hash'> | null {
@@ -41,13 +40,12 @@ function read(reader: Reader, root: Field, options: CompileOptions): Omit<Compil
   const bootstrapTenant = fields.bootstrapTenant
     ? reader.checked(fields.bootstrapTenant, isTenantSlug, SLUG)
     : 'default'
-  const context = { readFile: options.readFile, trustDomains: [trustDomain ?? '', ...alsoTrust] }
-  const entries = ((fields.clusters && reader.list(fields.clusters)) ?? [])
-    .map((field) => readCluster(reader, field, context))
-    .filter((entry) => entry !== null)
-  checkUnique(reader, entries)
-  if (options.deployed) checkDeployable(reader, entries)
-  const mappings = readTenants(reader, fields.tenants, entries, bootstrapTenant ?? '')
+  const entries = readClusters(reader, fields.clusters, {
+    readFile: options.readFile,
+    deployed: options.deployed ?? false,
+    trustDomains: [trustDomain ?? '', ...alsoTrust],
+  })
+  const mappings = readTenants(reader, fields.tenants, entries, bootstrapTenant)
   if (trustDomain === null || bootstrapTenant === null) return null
   return {
     version: 1,
@@ -55,7 +53,7 @@ function read(reader: Reader, root: Field, options: CompileOptions): Omit<Compil
     alsoTrust,
     certificate,
     aws: { regions },
-    clusters: entries.map(({ cluster }) => cluster),
+    clusters: entries.map(({ cluster }) => cluster).filter((cluster) => cluster !== null),
     bootstrapTenant,
     tenants: mappings.tenants,
     awsMappings: mappings.aws,
@@ -100,55 +98,23 @@ function readReattest(reader: Reader, field: Field) {
 function readRegions(reader: Reader, aws: Field | undefined): readonly string[] {
   const field = aws && reader.fields('aws', aws)?.regions
   if (!field) return DEFAULT_REGIONS
-  const regions = (reader.list(field) ?? []).map((entry) =>
-    reader.checked(
-      entry,
-      isAwsRegion,
-      'a region of the commercial partition, as us-east-1 (GovCloud, China and the like are other partitions)',
-    ),
-  )
+  const regions = (reader.list(field) ?? []).map((entry) => reader.checked(entry, isAwsRegion, REGION))
   return [...new Set(regions.filter((region) => region !== null))]
 }
 
-/** Issuers are compared without one trailing `/`: the cluster is found by `iss` alone. */
-function checkUnique(reader: Reader, entries: readonly ClusterEntry[]): void {
-  const names = new Map<string, string>()
-  const issuers = new Map<string, string>()
-  for (const { field, cluster } of entries) {
-    const bare = cluster.issuer.endsWith('/') ? cluster.issuer.slice(0, -1) : cluster.issuer
-    const sameName = names.get(cluster.name)
-    const sameIssuer = issuers.get(bare)
-    if (sameName !== undefined) reader.fault(field, `${field.path} has the name ${quote(cluster.name)} of ${sameName}`)
-    if (sameIssuer !== undefined)
-      reader.fault(
-        field,
-        `${field.path} has the issuer ${quote(cluster.issuer)} of ${sameIssuer}: one could forge the other’s tokens`,
-      )
-    names.set(cluster.name, field.path)
-    issuers.set(bare, field.path)
-  }
-}
-
-function checkDeployable(reader: Reader, entries: readonly ClusterEntry[]): void {
-  for (const { field, cluster } of entries) {
-    if (cluster.ca !== null && cluster.binding === null && cluster.keys.from !== 'file') {
-      reader.fault(
-        field,
-        `${field.path} has a caFile, but a deployed Worker trusts no private CA: set binding (Workers VPC) or jwksFile`,
-      )
-    }
-  }
-}
-
-/** What is right but worth seeing: where a role or user goes elsewhere than the rest of its account. */
-function notesOn(mappings: readonly AwsMapping[]): string[] {
-  const whole = mappings.filter(({ principal }) => principal === null)
-  return whole.flatMap(({ account, tenant }) =>
-    mappings
-      .filter((m) => m.account === account && m.principal !== null && m.tenant !== tenant)
-      .map(
-        (m) =>
-          `${nameOfAws(m)} goes to tenant ${m.tenant}, the rest of the account to ${tenant}: the more exact mapping wins`,
-      ),
+/** What is right but worth seeing. */
+function notesOn({ awsMappings, clusters }: Omit<CompiledTrust, 'hash'>): string[] {
+  const narrower = awsMappings.flatMap((whole) =>
+    whole.principal !== null
+      ? []
+      : awsMappings
+          .filter((m) => m.account === whole.account && m.principal !== null && m.tenant !== whole.tenant)
+          .map((m) => `${nameOfAws(m)} goes to tenant ${m.tenant}, the rest of the account to ${whole.tenant}`),
   )
+  const local = clusters
+    .filter(({ ca, binding, keys }) => ca !== null && binding === null && keys.from !== 'file')
+    .map(
+      ({ name }) => `cluster ${name}: only \`muster dev\` honours its caFile; deployed, it needs binding or jwksFile`,
+    )
+  return [...narrower, ...local]
 }

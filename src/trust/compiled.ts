@@ -1,5 +1,6 @@
 // The trust file as the Worker uses it: checked, defaults filled in, shorthands expanded. JSON all through.
 
+import { hex, utf8 } from '../protocol/base64url.ts'
 import type { KubernetesMode } from '../protocol/modes.ts'
 import type { JsonObject } from '../protocol/strict-json.ts'
 import type { Seconds } from '../protocol/time.ts'
@@ -63,10 +64,23 @@ export interface KubernetesMapping {
   readonly serviceAccount: string
 }
 
-/** Takes what `muster trust build` wrote; throws for anything else, so that a Worker without it does not start. */
-export function parseCompiledTrust(json: unknown): CompiledTrust {
-  if (typeof json !== 'object' || json === null || !('version' in json) || json.version !== 1 || !('hash' in json)) {
+/** Names the content: SHA-256 in hex of the JSON. */
+export async function hashOf(content: Omit<CompiledTrust, 'hash'>): Promise<string> {
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', utf8(JSON.stringify(content)))))
+}
+
+/**
+ * Takes what the compiler made, and throws for anything else, so that a Worker with another does not start.
+ * Only a whole and unchanged one has its own hash, so its shape is the compiler's.
+ */
+export async function parseCompiledTrust(json: unknown): Promise<CompiledTrust> {
+  if (typeof json !== 'object' || json === null || !('version' in json) || json.version !== 1) {
     throw new Error('the compiled trust file is missing or of another version: run `muster trust build`')
   }
-  return json as CompiledTrust
+  const trust = json as CompiledTrust
+  const { hash, ...content } = trust
+  if (hash !== (await hashOf(content))) {
+    throw new Error('the compiled trust file is not as it was compiled: run `muster trust build`')
+  }
+  return trust
 }

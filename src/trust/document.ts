@@ -9,8 +9,11 @@ import {
   type Node,
   type Pair,
   parseAllDocuments,
+  visit,
+  type YAMLError,
   type YAMLMap,
 } from 'yaml'
+import { isLabel } from '../protocol/labels.ts'
 import { FIELDS, type FieldOf, type Place } from './fields.ts'
 
 export interface Mistake {
@@ -48,22 +51,26 @@ export class Reader {
     return null
   }
 
-  /** The fields of a mapping; unknown ones are mistakes. Null: it is none. */
+  /** The fields of a mapping; unknown ones and those that stand twice are mistakes. Null: it is none. */
   fields<P extends Place>(place: P, field: Field): Fields<P> | null {
     const known: readonly string[] = FIELDS[place]
     const map = this.#plain(field)
     if (map === undefined) return null
     if (!isMap(map)) return this.fault(field, `${field.path} must be a mapping with ${known.join(', ')}`)
-    const found: Partial<Record<string, Field>> = {}
+    const found = new Map<string, Field>()
     for (const pair of (map as YAMLMap<Node | null, Node | null>).items) {
       const name = this.#keyOf(pair, field)
       if (name === null) continue
       const path = field.path === 'the file' ? name : `${field.path}.${name}`
       if (!known.includes(name))
         this.fault(this.#offsetOf(pair.key, field), `unknown field ${quote(path)}; there is ${known.join(', ')}`)
-      else found[name] = { path, node: pair.value, offset: (pair.value?.range ?? pair.key?.range)?.[0] ?? field.offset }
+      else {
+        if (found.has(name)) this.fault(this.#offsetOf(pair.key, field), `the field ${quote(path)} stands twice`)
+        found.set(name, { path, node: pair.value, offset: this.#offsetOf(pair.value ?? pair.key, field).offset })
+      }
     }
-    return found as Fields<P>
+    // Every name in it is one of the place's.
+    return Object.fromEntries(found) as Fields<P>
   }
 
   /** The entries of a list; `null` where it is none. */
@@ -83,16 +90,19 @@ export class Reader {
     if (node === undefined) return null
     if (!isScalar(node)) return this.fault(field, `${field.path} must be a single value`)
     const { value } = node
-    if (value === '' || value === null)
-      return this.fault(field, `${field.path} is empty: give a value or leave the field out`)
     if (typeof value !== 'string')
       return this.fault(field, `${field.path} must be text: put ${node.source ?? String(value)} in quotes`)
     return value
   }
 
-  /** One value or a list of them. */
-  texts(field: Field): (string | null)[] | null {
-    return isSeq(field.node) ? (this.list(field)?.map((entry) => this.text(entry)) ?? null) : [this.text(field)]
+  /** The entries of a list, or the one value that stands in its place. */
+  oneOrMore(field: Field): Field[] | null {
+    return isSeq(field.node) ? this.list(field) : [field]
+  }
+
+  /** The field, or null where it is left out or empty. */
+  present(field: Field | undefined): Field | null {
+    return field === undefined || isEmpty(field.node) ? null : field
   }
 
   /** A string that `allowed` takes. */
@@ -103,28 +113,31 @@ export class Reader {
     return this.fault(field, `${field.path} ${quote(text)} must be ${what}`)
   }
 
-  /** The node, once it is known to have no tag, anchor or alias; undefined where it has. */
-  #plain(field: Field): Node | null | undefined {
+  /** The same of a field that must be there. */
+  required(
+    parent: Field,
+    name: string,
+    field: Field | undefined,
+    allowed: (text: string) => boolean,
+    what: string,
+  ): string | null {
+    if (field === undefined) return this.fault(parent, `${parent.path} has no ${name}: it must be ${what}`)
+    return this.checked(field, allowed, what)
+  }
+
+  /** The node; undefined where it is empty, or has what `openDocument` has found fault with already. */
+  #plain(field: Field): Node | undefined {
     const { node } = field
-    if (node === null || (isScalar(node) && node.value === null)) {
-      this.fault(field, `${field.path} is empty: give a value or leave the field out`)
-      return undefined
-    }
-    if (isAlias(node) || ('anchor' in node && node.anchor !== undefined)) {
-      this.fault(field, `${field.path}: anchors and aliases are not allowed, write the value out`)
-      return undefined
-    }
-    if (node.tag !== undefined) {
-      this.fault(field, `${field.path}: YAML tags are not allowed`)
-      return undefined
-    }
-    return node
+    if (node !== null && adornmentOf(node) !== null) return undefined
+    if (node !== null && !isEmpty(node)) return node
+    this.fault(field, `${field.path} is empty: give a value or leave the field out`)
+    return undefined
   }
 
   #keyOf(pair: Pair<Node | null, Node | null>, field: Field): string | null {
     const { key } = pair
-    if (isScalar(key) && typeof key.value === 'string' && key.tag === undefined && key.anchor === undefined)
-      return key.value
+    if (key !== null && adornmentOf(key) !== null) return null
+    if (isScalar(key) && typeof key.value === 'string') return key.value
     return this.fault(this.#offsetOf(key, field), `${field.path}: a field name must be plain text`)
   }
 
@@ -153,35 +166,73 @@ export function openDocument(bytes: Uint8Array): Opened {
     version: '1.2',
     schema: 'core',
     merge: false,
-    uniqueKeys: true,
+    // The reader of fields sees to it, with their names.
+    uniqueKeys: false,
     prettyErrors: false,
   })
   const [document, second] = 'empty' in documents ? [] : documents
-  if (second !== undefined)
-    reader.fault({ offset: second.range[0] }, 'a second document begins here: one file, one document')
-  const wrong = document === undefined ? [] : [...document.errors, ...document.warnings]
-  for (const error of wrong) reader.fault({ offset: error.pos[0] }, oneLine(error.message))
   if (document === undefined || document.contents === null) {
-    if (reader.mistakes.length === 0)
-      reader.fault({ offset: 0 }, 'the file is empty: an empty mapping, {}, trusts nobody on purpose')
+    reader.fault({ offset: 0 }, 'the file is empty: an empty mapping, {}, trusts nobody on purpose')
     return { reader, root: null }
   }
-  if (wrong.some(({ name }) => name === 'YAMLParseError')) return { reader, root: null }
+  if (second !== undefined)
+    reader.fault({ offset: second.range[0] }, 'a second document begins here: one file, one document')
+  if (document.directives.yaml.version !== '1.2') reader.fault({ offset: 0 }, '%YAML: the file is read as YAML 1.2')
+  // A parser that ran out of stack has said so once for each level.
+  const tooDeep = document.errors.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
+  const errors = tooDeep === undefined ? document.errors.filter(isOfSyntax) : [tooDeep]
+  for (const { code, message, pos } of errors) {
+    const what = code === 'RESOURCE_EXHAUSTION' ? 'nested deeper than any trust file is' : oneLine(message)
+    reader.fault({ offset: pos[0] }, what)
+  }
+  if (errors.length > 0) return { reader, root: null }
+  visit(document, {
+    Node: (_, node) => {
+      const fault = adornmentOf(node)
+      if (fault !== null) reader.fault({ offset: node.range?.[0] ?? 0 }, fault)
+    },
+  })
   return { reader, root: { path: 'the file', node: document.contents, offset: document.contents.range?.[0] ?? 0 } }
 }
 
+/** The text of a field, or of a field in it, as it stands, right or not; null where there is none. */
+export function rawText(field: Field | undefined, name?: string): string | null {
+  const node = name === undefined ? field?.node : isMap(field?.node) ? field.node.get(name, true) : null
+  return isScalar(node) && typeof node.value === 'string' ? node.value : null
+}
+
+/** A tag that does not resolve is no fault of syntax: all tags are refused, with the other adornments. */
+const isOfSyntax = ({ code }: YAMLError): boolean => code !== 'TAG_RESOLVE_FAILED'
+
+/** What YAML allows beside a value and the trust file does not, or null: what a reviewer sees is what is meant. */
+function adornmentOf(node: Node): string | null {
+  if (isAlias(node)) return `*${printable(node.source)}: anchors and aliases are not allowed, write the value out`
+  if ('anchor' in node && node.anchor !== undefined)
+    return `&${printable(node.anchor)}: anchors and aliases are not allowed, write the value out`
+  return node.tag === undefined
+    ? null
+    : `${quote(node.tag.replace('tag:yaml.org,2002:', '!!'))}: YAML tags are not allowed`
+}
+
+const isEmpty = (node: Node | null): boolean =>
+  node === null || (isScalar(node) && (node.value === null || node.value === ''))
+
 function textOf(bytes: Uint8Array): string | { readonly fault: string } {
-  if (bytes.length > TRUST_FILE_BYTES)
-    return { fault: `the file has ${bytes.length} bytes; at most ${TRUST_FILE_BYTES} are read` }
+  if (bytes.length > TRUST_FILE_BYTES) return { fault: `the file has more than ${TRUST_FILE_BYTES} bytes` }
   try {
     // A byte order mark is dropped here.
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes)
     return text.includes('\u0000') ? { fault: 'the file holds NUL characters: save it as UTF-8' } : text
   } catch {
     return { fault: 'the file is not UTF-8: save it as UTF-8' }
   }
 }
 
-const oneLine = (message: string): string => message.split('\n', 1)[0]?.trim() ?? ''
+const oneLine = (message: string): string => printable(message.split('\n', 1)[0]?.trim() ?? '')
 
-export const quote = (text: string): string => JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)
+/** A value of the file, short and printable, so that a line about it reads as one line. */
+export const quote = (text: string): string =>
+  printable(JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text))
+
+const printable = (text: string): string =>
+  Array.from(text, (c) => (isLabel(c) ? c : `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)).join('')

@@ -42,6 +42,8 @@ export const isIamName = (text: string): boolean =>
 
 /** Areas of the commercial partition. Others (`us-gov-`, `cn-`, `us-iso`, `eusc-`) have other endpoints and ARNs. */
 const AREAS = ['af', 'ap', 'ca', 'eu', 'il', 'me', 'mx', 'sa', 'us']
+/** What a region must be, for a message. */
+export const REGION = 'a region of the commercial partition, as us-east-1 (GovCloud, China and the like are others)'
 const DIRECTIONS = ['north', 'south', 'east', 'west', 'central', 'northeast', 'northwest', 'southeast', 'southwest']
 
 /** The form of a region of the commercial partition: `<area>-<direction>-<digit>`. */
@@ -61,12 +63,14 @@ export function isAwsRegion(text: string): boolean {
 export const isEksId = (text: string): boolean =>
   text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || isDigit(c))
 
-/** Projects, locations and cluster names of Google Cloud: lower case, digits, `-`; a project may carry `domain:`. */
-export const isGoogleName = (text: string): boolean =>
-  text.length >= 1 &&
-  text.length <= 63 &&
-  everyCharacter(text, (c) => isLowerOrDigit(c) || '-.:'.includes(c)) &&
-  isLowerOrDigit(text[0] ?? '')
+/** Locations and cluster names of Google Cloud. */
+export const isGoogleName = isLabelName
+
+/** A project ID; old ones of a company carry its domain in front (`example.com:project`). */
+export function isGoogleProject(text: string): boolean {
+  const [first = '', second, ...rest] = text.split(':')
+  return rest.length === 0 && (second === undefined ? isLabelName(first) : isSubdomain(first) && isLabelName(second))
+}
 
 /** An audience is compared byte for byte; only what could not be seen in a file is refused. */
 export const isAudience = (text: string): boolean =>
@@ -88,18 +92,20 @@ export function httpsFault(text: string): string | null {
   if (url.username !== '' || url.password !== '' || authorityOf(text).includes('@'))
     return 'must have no user name or password'
   if (authorityOf(text) !== url.host && authorityOf(text) !== `${url.host}:443`)
-    return `must be written as https://${url.host}…`
-  if (url.pathname.includes('/../') || url.pathname !== (pathOf(text) || '/'))
-    return 'has a path that would be read in another way'
-  return null
+    return `has a host that would be read as ${url.host}: write that, where tokens say so too`
+  if (url.hostname.split('.').includes('')) return 'has a host name with an empty part'
+  return url.pathname === (pathOf(text) || '/') ? null : 'has a path that would be read in another way'
 }
+
+/** RFC 6761, RFC 6762, ICANN's `internal`, and what private networks and clusters are named after. */
+const PRIVATE_ZONES = ['localhost', 'local', 'internal', 'svc', 'lan', 'home', 'corp', 'intranet', 'private']
 
 /** Whether only a private network could answer at this address: an IP address or a name of no public zone. */
 export function isPrivateAddress(text: string): boolean {
   const host = URL.parse(text)?.hostname ?? ''
   if (host.startsWith('[') || everyCharacter(host, (c) => isDigit(c) || c === '.')) return true
   const last = host.slice(host.lastIndexOf('.') + 1)
-  return !host.includes('.') || ['localhost', 'local', 'internal', 'svc', 'lan', 'home', 'corp'].includes(last)
+  return !host.includes('.') || PRIVATE_ZONES.includes(last)
 }
 
 const authorityOf = (url: string): string => url.slice('https://'.length).split('/', 1)[0] ?? ''

@@ -1,10 +1,10 @@
 // The `tenants` list of the trust file: who maps to which tenant, exact values only, nobody to two.
 
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
-import type { ClusterEntry } from './clusters.ts'
+import { type ClusterEntry, readServiceAccount, type Workload } from './clusters.ts'
 import type { AwsMapping, KubernetesMapping } from './compiled.ts'
 import { type Field, type Fields, quote, type Reader } from './document.ts'
-import { isAwsAccount, isIamName, isLabelName, isSubdomain } from './grammar.ts'
+import { isAwsAccount, isIamName } from './grammar.ts'
 
 export const SLUG = '1 to 63 of a-z 0-9 -'
 
@@ -37,41 +37,44 @@ class Claimed {
   }
 }
 
+/** `bootstrapTenant` null: it is a mistake, and nothing can clash with it. */
 export function readTenants(
   reader: Reader,
   list: Field | undefined,
   clusters: readonly ClusterEntry[],
-  bootstrapTenant: string,
+  bootstrapTenant: string | null,
 ): Mappings {
   const claimed = new Claimed(reader)
-  const tenants = new Set<string>()
+  const tenants = new Map<string, string>()
   const aws: AwsMapping[] = []
   const kubernetes: KubernetesMapping[] = []
-  const takeKubernetes = (field: Field, mapping: KubernetesMapping) => {
-    const { cluster, namespace, serviceAccount, tenant } = mapping
-    if (claimed.take(`${namespace}/${serviceAccount} of cluster ${cluster}`, tenant, field)) kubernetes.push(mapping)
+  const takeKubernetes = (field: Field, tenant: string | null, mapping: Omit<KubernetesMapping, 'tenant'>) => {
+    const identity = `${mapping.namespace}/${mapping.serviceAccount} of cluster ${mapping.cluster}`
+    if (tenant !== null && claimed.take(identity, tenant, field)) kubernetes.push({ tenant, ...mapping })
   }
-  for (const { field, cluster, workload } of clusters) {
-    if (workload !== null) takeKubernetes(field, { tenant: bootstrapTenant, cluster: cluster.name, ...workload })
+  for (const { field, name, workload } of clusters) {
+    if (name !== null && workload !== null) takeKubernetes(field, bootstrapTenant, { cluster: name, ...workload })
   }
   for (const field of (list && reader.list(list)) ?? []) {
     const fields = reader.fields('tenant', field)
     if (fields === null) continue
-    if (fields.slug === undefined) reader.fault(field, `${field.path} has no slug`)
-    const tenant = reader.checked(fields.slug, isTenantSlug, SLUG)
-    if (tenant === null) continue
-    if (tenants.has(tenant))
-      reader.fault(fields.slug ?? field, `${field.path}: the tenant ${quote(tenant)} stands twice`)
-    tenants.add(tenant)
+    const tenant = reader.required(field, 'slug', fields.slug, isTenantSlug, SLUG)
+    const same = tenant === null ? undefined : tenants.get(tenant)
+    if (same !== undefined)
+      reader.fault(fields.slug ?? field, `${field.path} has the slug ${quote(tenant ?? '')} of ${same}`)
+    if (tenant !== null) tenants.set(tenant, field.path)
     for (const entry of (fields.aws && reader.list(fields.aws)) ?? []) {
       const mapping = readAws(reader, entry)
-      if (mapping !== null && claimed.take(nameOfAws(mapping), tenant, entry)) aws.push({ tenant, ...mapping })
+      if (mapping !== null && tenant !== null && claimed.take(nameOfAws(mapping), tenant, entry))
+        aws.push({ tenant, ...mapping })
     }
     for (const entry of (fields.kubernetes && reader.list(fields.kubernetes)) ?? []) {
-      for (const mapping of readKubernetes(reader, entry, clusters)) takeKubernetes(entry, { tenant, ...mapping })
+      for (const mapping of readKubernetes(reader, entry, clusters)) takeKubernetes(entry, tenant, mapping)
     }
   }
-  return { tenants: [...tenants.add(bootstrapTenant)], aws, kubernetes }
+  const slugs = new Set(tenants.keys())
+  if (bootstrapTenant !== null) slugs.add(bootstrapTenant)
+  return { tenants: [...slugs], aws, kubernetes }
 }
 
 export const nameOfAws = ({ account, principal }: Omit<AwsMapping, 'tenant'>): string =>
@@ -80,16 +83,21 @@ export const nameOfAws = ({ account, principal }: Omit<AwsMapping, 'tenant'>): s
 function readAws(reader: Reader, field: Field): Omit<AwsMapping, 'tenant'> | null {
   const fields = reader.fields('awsMapping', field)
   if (fields === null) return null
-  if (fields.account === undefined) return reader.fault(field, `${field.path} has no account`)
-  const account = reader.checked(fields.account, isAwsAccount, '12 digits in quotes')
+  const account = reader.required(field, 'account', fields.account, isAwsAccount, '12 digits in quotes')
+  const role = readIamName(reader, 'role', fields.role)
+  const user = readIamName(reader, 'user', fields.user)
   if (fields.role !== undefined && fields.user !== undefined)
     return reader.fault(fields.user, `${field.path} takes a role or a user, not both`)
-  const named = fields.role ?? fields.user
   if (account === null) return null
-  if (named === undefined) return { account, principal: null }
-  const what = `a bare ${fields.role ? 'role' : 'user'} name of at most 64 characters: no path (AWS does not prove it), no ARN, no pattern`
-  const name = reader.checked(named, isIamName, what)
-  return name === null ? null : { account, principal: { kind: fields.role ? 'role' : 'user', name } }
+  if (role !== null) return { account, principal: { kind: 'role', name: role } }
+  if (user !== null) return { account, principal: { kind: 'user', name: user } }
+  // A role or user that is there and wrong must not become the whole account.
+  return fields.role === undefined && fields.user === undefined ? { account, principal: null } : null
+}
+
+function readIamName(reader: Reader, kind: 'role' | 'user', field: Field | undefined): string | null {
+  const what = `a bare ${kind} name of at most 64 characters: no path (AWS does not prove it), no ARN, no pattern`
+  return reader.checked(field, isIamName, what)
 }
 
 function readKubernetes(
@@ -103,43 +111,40 @@ function readKubernetes(
   for (const name of ['namespace', 'serviceAccount'] as const) {
     if (fields[name] === undefined) reader.fault(field, `${field.path} has no ${name}: every mapping names both`)
   }
-  const namespace = reader.checked(
-    fields.namespace,
-    isLabelName,
-    'the exact name of a namespace (RFC 1123 label); there are no patterns',
-  )
-  const serviceAccount = reader.checked(
-    fields.serviceAccount,
-    isSubdomain,
-    'the exact name of a ServiceAccount (RFC 1123 subdomain); there are no patterns',
-  )
-  if (namespace === null || serviceAccount === null) return []
-  return named.map(({ cluster }) => ({ cluster: cluster.name, namespace, serviceAccount }))
+  const workload: Workload | null = readServiceAccount(reader, fields.namespace, fields.serviceAccount)
+  return workload === null ? [] : named.map((cluster) => ({ cluster, ...workload }))
 }
 
-/** The entries that a mapping is about: one by name, or every `gke:` entry of a project. */
+/** The names of the entries that a mapping is about: one, or every `gke:` entry of a project. */
 function readNamed(
   reader: Reader,
   field: Field,
   fields: Fields<'kubernetesMapping'>,
   clusters: readonly ClusterEntry[],
-): ClusterEntry[] {
-  const by = fields.cluster ?? fields.project
-  if (by === undefined || (fields.cluster !== undefined && fields.project !== undefined)) {
+): string[] {
+  const { cluster, project } = fields
+  const by = cluster ?? project
+  if (by === undefined || (cluster !== undefined && project !== undefined)) {
     reader.fault(by ?? field, `${field.path} names either a cluster or a project`)
     return []
   }
   const text = reader.text(by)
   if (text === null) return []
-  const named = clusters.filter(({ cluster, project }) => (fields.cluster ? cluster.name === text : project === text))
+  const named = clusters.filter((entry) => (cluster === undefined ? entry.project : entry.name) === text)
   if (named.length === 0) {
-    const there = clusters.map(({ cluster }) => cluster.name).join(', ') || 'none'
+    const there = list(clusters.map((entry) => (cluster === undefined ? entry.project : entry.name)))
     reader.fault(
       by,
-      fields.cluster
-        ? `${by.path} ${quote(text)} is not under clusters; there is ${there}`
-        : `${by.path} ${quote(text)} is the project of no gke: entry`,
+      cluster === undefined
+        ? `${by.path} ${quote(text)} is the project of no gke: entry; there is ${there}`
+        : `${by.path} ${quote(text)} is not under clusters; there is ${there}`,
     )
   }
-  return named
+  return named.map(({ name }) => name).filter((name) => name !== null)
 }
+
+const list = (names: readonly (string | null)[]): string =>
+  [...new Set(names)]
+    .filter((name) => name !== null)
+    .map(quote)
+    .join(', ') || 'none'

@@ -5,7 +5,7 @@ import { parseCompiledTrust } from '../trust/compiled.ts'
 import { compose } from './compose.ts'
 import { behindLocalEdge } from './local-edge.ts'
 
-const muster = compose(parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true })
+const muster = compose(await parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true })
 
 export const { Runner, KeyDirectory } = muster
 

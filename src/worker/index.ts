@@ -4,7 +4,7 @@ import compiled from '#trust'
 import { parseCompiledTrust } from '../trust/compiled.ts'
 import { compose } from './compose.ts'
 
-const muster = compose(parseCompiledTrust(compiled))
+const muster = compose(await parseCompiledTrust(compiled))
 
 export const { Runner, KeyDirectory } = muster
 

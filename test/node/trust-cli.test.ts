@@ -1,5 +1,5 @@
 // `muster trust` as an operator uses it, and as wrangler does before a deploy.
-import { cpSync, existsSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -39,9 +39,26 @@ test('check as JSON has the same for a program', async () => {
 })
 
 test('files that the trust file names are found beside it', async () => {
-  write('keys.json', '{"keys":[]}')
+  write('keys.json', '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}')
   const path = write('files.yaml', 'clusters: [{name: a, issuer: "https://a.example.com", jwksFile: keys.json}]')
   expect((await runMuster(['trust', 'check', '--trust', path])).code).toBe(0)
+})
+
+test('a file over the limit is refused at its beginning', async () => {
+  const path = write('huge.yaml', '# x\n'.repeat(1_250_000))
+  const { code, stderr } = await runMuster(['trust', 'check', '--trust', path])
+  expect({ code, stderr }).toEqual({ code: 1, stderr: `${path}:1:1: the file has more than 524288 bytes\n` })
+})
+
+test('check --remote says what only the local edge would honour', async () => {
+  write('ca.pem', '-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n')
+  const path = write('private.yaml', 'clusters: [{name: a, issuer: "https://10.0.0.5", caFile: ca.pem}]')
+  const local = await runMuster(['trust', 'check', '--trust', path])
+  expect(local.code).toBe(0)
+  expect(local.stdout).toMatch(/note: cluster a: only `muster dev` honours its caFile/)
+  const remote = await runMuster(['trust', 'check', '--remote', '--trust', path])
+  expect(remote).toMatchObject({ code: 1, stdout: '' })
+  expect(remote.stderr).toMatch(/:1:58: clusters\[0\]\.caFile: .*binding .*or jwksFile\n$/)
 })
 
 test('a file that is not there is one line that says how to name another', async () => {
@@ -79,6 +96,10 @@ test('build leaves no earlier good file behind for a broken one', async () => {
   expect((await build('tenants: [{slug: a}]')).code).toBe(0)
   expect(JSON.parse(readFileSync(compiled, 'utf8'))).toMatchObject({ version: 1, tenants: ['a', 'default'] })
   expect((await build(BROKEN)).code).toBe(1)
+  expect(existsSync(compiled)).toBe(false)
+  expect((await build('tenants: [{slug: a}]')).code).toBe(0)
+  rmSync(join(checkout, 'trust.yaml'))
+  expect((await runMuster(['trust', 'build'], {}, checkout)).code).toBe(1)
   expect(existsSync(compiled)).toBe(false)
 })
 

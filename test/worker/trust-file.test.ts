@@ -2,14 +2,24 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Compilation, compileTrust } from '../../src/trust/compile.ts'
-import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import { type CompiledTrust, parseCompiledTrust } from '../../src/trust/compiled.ts'
 import { TRUST_FILE_BYTES } from '../../src/trust/document.ts'
 
 const FILES: Record<string, string> = {
   'keys.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}',
   'private.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y","d":"d"}]}',
+  'rsa-parts.json': '{"keys":[{"kty":"RSA","kid":"a","n":"n","e":"AQAB","dp":"d"}]}',
+  'symmetric.json': '{"keys":[{"kty":"oct","kid":"a","k":"a"}]}',
+  'no-keys.json': '{"keys":[]}',
+  'no-kid.json': '{"keys":[{"kty":"EC","crv":"P-256","x":"x","y":"y"}]}',
+  'other-keys.json':
+    '{"keys":[{"kty":"EC","crv":"P-384","kid":"a","x":"x","y":"y"},{"kty":"RSA","kid":"b","n":"n","e":"AQAB","use":"enc"},{"kty":"RSA","kid":"c","n":"n","e":"AQAB","alg":"RS512"}]}',
+  'many-keys.json': JSON.stringify({ keys: Array(101).fill({ kty: 'RSA', kid: 'a', n: 'n', e: 'AQAB' }) }),
   'list.json': '[]',
-  'ca.pem': '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n',
+  'twice.json': '{"keys":[],"keys":[]}',
+  'ca.pem': 'subject=CN = x\n-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n',
+  'cut.pem': '-----BEGIN CERTIFICATE-----\nMAA=\n',
+  'odd.pem': '-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n',
   'key.pem': '-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n',
 }
 const readFile = (path: string) =>
@@ -119,9 +129,14 @@ describe('clusters', () => {
     ['"https://a.example.com "', 'character'],
     [`'"https://a.example.com"'`, 'https://'],
     ['https://a.exämple.com', 'character'],
-    ['https://A.example.com', 'written as'],
-    ['https://2130706433', ''],
+    ['https://A.example.com', 'read as a.example.com'],
+    ['https://2130706433', 'read as 127.0.0.1'],
     ['https://a.example.com/b/../c', 'path'],
+    ['https://a.example.com/b/%2e%2e/c', 'path'],
+    ['https://a.example.com.', 'empty part'],
+    ['https://localhost.', 'empty part'],
+    ['https://a..example.com', 'empty part'],
+    ['https://0x7f.1', 'read as 127.0.0.1'],
     ['https://a.example.com/.well-known/openid-configuration', '.well-known'],
     ['https://10.0.0.5:6443', 'jwksFile'],
     ['https://[::1]', 'jwksFile'],
@@ -144,7 +159,8 @@ describe('clusters', () => {
 
   test('a caFile alone is a mistake for a deployed Worker, with the two ways out', async () => {
     const text = withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem')
-    expect(mistakesOf(await compile(text, true))).toEqual([expect.stringMatching(/binding.*jwksFile/)])
+    expect(mistakesOf(await compile(text, true))).toEqual([expect.stringMatching(/^4:13: .*binding.*jwksFile/)])
+    expect(await compile(text)).toMatchObject({ ok: true, notes: [expect.stringMatching(/binding or jwksFile/)] })
     expect((await compile(withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem\nbinding: B'), true)).ok).toBe(true)
   })
 
@@ -158,9 +174,21 @@ describe('clusters', () => {
     ['jwksURI: https://k.example.com\njwksFile: keys.json', 'exclude'],
     ['jwksURI: http://k.example.com', 'https://'],
     ['jwksFile: none.json', 'does not exist'],
+    ['jwksURI: "https://10.0.0.5/jwks"', 'public jwksURI'],
     ['jwksFile: list.json', 'JWK Set'],
+    ['jwksFile: ca.pem', 'JWK Set'],
+    ['jwksFile: twice.json', 'JWK Set'],
     ['jwksFile: private.json', 'private key'],
+    ['jwksFile: rsa-parts.json', 'private key'],
+    ['jwksFile: symmetric.json', 'private key'],
+    ['jwksFile: no-keys.json', 'no key'],
+    ['jwksFile: no-kid.json', 'no key'],
+    ['jwksFile: other-keys.json', 'no key'],
+    ['jwksFile: many-keys.json', 'at most 100'],
+    ['caFile: none.pem', 'does not exist'],
     ['caFile: keys.json', 'PEM'],
+    ['caFile: cut.pem', 'cut'],
+    ['caFile: odd.pem', 'cut'],
     ['caFile: key.pem', 'private key'],
     ['binding: "a b"', 'wrangler.toml'],
     ['maxTokenLifetime: 599s', '10m to 24h'],
@@ -310,7 +338,7 @@ tenants:
 
   test('a tenant that stands twice is a mistake', async () => {
     expect(mistakesOf(await compile('tenants: [{slug: a}, {slug: a}]'))).toEqual([
-      '1:29: tenants[1]: the tenant "a" stands twice',
+      '1:29: tenants[1] has the slug "a" of tenants[0]',
     ])
   })
 })
@@ -373,12 +401,19 @@ describe('the rest of the file', () => {
     ['a word', 'hello'],
     ['a tab', 'tenants:\n\t- slug: a\n'],
     ['a key twice', 'tenants: []\ntenants: []\n'],
+    ['a key twice further in', 'certificate: {lifetime: 5m, lifetime: 6m}\n'],
     ['two documents', 'tenants: []\n---\ntenants: []\n'],
     ['an alias', 'tenants: &t []\nclusters: *t\n'],
     ['an alias to itself', 'tenants: &t [*t]\n'],
     ['an alias bomb', 'a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\ntenants: [*c]\n'],
     ['a tag', 'trustDomain: !!str x\n'],
     ['a tag of somebody’s own', 'trustDomain: !env TD\n'],
+    ['a tag on an empty value', 'clusters: [{name: a, issuer: "https://a.example.com", caFile: !!str ""}]\n'],
+    ['an anchor that nobody uses', 'tenants: &t []\n'],
+    ['YAML 1.1', '%YAML 1.1\n---\ncertificate: {reattest: off}\n'],
+    ['a merge key', 'certificate: {<<: {lifetime: 5m}}\n'],
+    ['lists in lists', '['.repeat(100_000)],
+    ['mappings in mappings', '{a: '.repeat(50_000)],
     ['a NUL', 'trustDomain: "a\u0000"\n'],
     ['a file over the limit', `# ${'x'.repeat(TRUST_FILE_BYTES)}\n{}`],
   ])('%s is refused', async (_, text) => {
@@ -409,6 +444,64 @@ describe('the rest of the file', () => {
     expect(mistakes.map((mistake) => mistake.split(':', 1)[0])).toEqual(['1', '3', '4', '6', '7'])
   })
 
+  test('a mistake hides no other one and makes up none', async () => {
+    const text = `trustDomain: a
+trustDomain: B
+aws: { regions: [us-gov-west-1, us-east-1, cn-north-1] }
+bootstrapTenant: !env X
+clusters:
+  - name: a
+    issuer: http://a.example.com
+    gke: { project: p, location: L, cluster: c }
+    audience: ["a b", ok, 7]
+    namespace: "*"
+    serviceAccount: runner
+  - name: a
+    issuer: https://b.example.com
+    jwksURI: http://b.example.com
+    jwksFile: none.json
+    node: optional
+    deny: { nodes: [N] }
+tenants:
+  - slug: T
+    aws: [{ account: 1, role: a/b, user: c }]
+    kubernetes:
+      - { cluster: a, namespace: N, serviceAccount: runner }
+      - { project: p, namespace: n }
+  - slug: t
+    kubernetes: [{ cluster: nope, namespace: n, serviceAccount: s }]
+`
+    const places = mistakesOf(await compile(text)).map((mistake) => mistake.split(': ', 1)[0])
+    expect(places).toEqual([
+      ...['2:1', '2:14', '3:18', '3:44', '4:23'],
+      ...['7:13', '8:10', '8:34', '9:16', '9:27', '10:16'],
+      ...['12:11', '14:14', '15:15', '15:15', '17:20', '17:21'],
+      ...['19:11', '20:22', '20:31', '20:42', '22:34', '23:9', '25:29'],
+    ])
+  })
+
+  test('what a mistake quotes is one line of what can be seen', async () => {
+    const [mistake] = mistakesOf(await compile('"a\\u001b[31m\\u202e\\nb": 1'))
+    expect(mistake).toMatch(/^1:1: unknown field "a\\u001b\[31m\\u202e\\nb"; there is trustDomain, /)
+  })
+
+  test('the Worker takes what was compiled, and nothing that was changed since', async () => {
+    const trust = await trustOf(withIssuer('https://a.example.com', 'jwksFile: keys.json'))
+    const bundled: CompiledTrust = JSON.parse(JSON.stringify(trust))
+    expect(await parseCompiledTrust(bundled)).toEqual(trust)
+    for (const other of [
+      { ...bundled, tenants: ['mallory'] },
+      { ...bundled, extra: 1 },
+      { ...bundled, hash: 'a'.repeat(64) },
+      { ...bundled, version: 2 },
+      {},
+      null,
+      'text',
+    ]) {
+      await expect(parseCompiledTrust(other)).rejects.toThrow('run `muster trust build`')
+    }
+  })
+
   test('the hash names the content, not the layout', async () => {
     const [a, b, c] = [
       await trustOf('tenants: [{slug: a}]'),
@@ -417,6 +510,47 @@ describe('the rest of the file', () => {
     ]
     expect(a.hash).toBe(b.hash)
     expect(a.hash).not.toBe(c.hash)
+  })
+
+  test('a right file with a piece cut, doubled or replaced never throws, and what is taken is whole', async () => {
+    const right = `alsoTrust: [whystack]
+clusters:
+  - {name: a, eks: {region: us-east-1, id: A}, deny: {nodes: [n.internal]}}
+  - name: b
+    issuer: "https://b.example.com/"
+    namespace: n
+    serviceAccount: s
+    jwksFile: keys.json
+  - {name: g, gke: {project: p, location: us-central1, cluster: c}, node: optional}
+tenants:
+  - slug: t
+    aws: [{account: "123456789012", role: r}, {account: "123456789012"}]
+    kubernetes: [{project: p, namespace: n, serviceAccount: s}]
+`
+    expect((await compile(right)).ok).toBe(true)
+    const piece = fc.oneof(
+      fc.constantFrom('', '*', '&a ', '!!str ', '\n', '\t', '  ', '"', ': ', '- ', '#', '~', '0'),
+      fc.string(),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.nat(right.length), fc.nat(12), piece, async (at, length, put) => {
+        const compilation = await compile(right.slice(0, at) + put + right.slice(at + length))
+        if (compilation.ok) {
+          const { clusters, tenants, kubernetesMappings } = compilation.trust
+          expect(await parseCompiledTrust(JSON.parse(JSON.stringify(compilation.trust)))).toEqual(compilation.trust)
+          const names = clusters.map(({ name }) => name)
+          expect(new Set(names).size).toBe(names.length)
+          expect(kubernetesMappings.every((m) => names.includes(m.cluster) && tenants.includes(m.tenant))).toBe(true)
+          expect(kubernetesMappings.every((m) => m.namespace !== '' && m.serviceAccount !== '')).toBe(true)
+        } else {
+          expect(compilation.mistakes.length).toBeGreaterThan(0)
+          for (const { line, column, message } of compilation.mistakes) {
+            expect(line >= 1 && column >= 1 && message !== '' && !message.includes('\n')).toBe(true)
+          }
+        }
+      }),
+      { numRuns: 300 },
+    )
   })
 
   test('any text gives mistakes with places or a compiled file, and never throws', async () => {
