@@ -103,7 +103,7 @@ function readRegions(reader: Reader, aws: Field | undefined): readonly string[] 
 }
 
 /** What is right but worth seeing. */
-function notesOn({ awsMappings, clusters }: Omit<CompiledTrust, 'hash'>): string[] {
+function notesOn({ awsMappings, kubernetesMappings, clusters }: Omit<CompiledTrust, 'hash'>): string[] {
   const narrower = awsMappings.flatMap((whole) =>
     whole.principal !== null
       ? []
@@ -111,10 +111,13 @@ function notesOn({ awsMappings, clusters }: Omit<CompiledTrust, 'hash'>): string
           .filter((m) => m.account === whole.account && m.principal !== null && m.tenant !== whole.tenant)
           .map((m) => `${nameOfAws(m)} goes to tenant ${m.tenant}, the rest of the account to ${whole.tenant}`),
   )
+  const unnamed = clusters
+    .filter(({ name }) => !kubernetesMappings.some(({ cluster }) => cluster === name))
+    .map(({ name }) => `cluster ${name}: no mapping names it, so nobody from it can enroll`)
   const local = clusters
     .filter(({ ca, binding, keys }) => ca !== null && binding === null && keys.from !== 'file')
     .map(
       ({ name }) => `cluster ${name}: only \`muster dev\` honours its caFile; deployed, it needs binding or jwksFile`,
     )
-  return [...narrower, ...local]
+  return [...narrower, ...unnamed, ...local]
 }

@@ -160,7 +160,10 @@ describe('clusters', () => {
   test('a caFile alone is a mistake for a deployed Worker, with the two ways out', async () => {
     const text = withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem')
     expect(mistakesOf(await compile(text, true))).toEqual([expect.stringMatching(/^4:13: .*binding.*jwksFile/)])
-    expect(await compile(text)).toMatchObject({ ok: true, notes: [expect.stringMatching(/binding or jwksFile/)] })
+    expect(await compile(text)).toMatchObject({
+      ok: true,
+      notes: [expect.stringMatching(/no mapping/), expect.stringMatching(/binding or jwksFile/)],
+    })
     expect((await compile(withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem\nbinding: B'), true)).ok).toBe(true)
   })
 
