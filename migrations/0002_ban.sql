@@ -16,8 +16,8 @@ ALTER TABLE enrollment ADD COLUMN cut_at INTEGER;
 -- When an operator asked for it to be drained; empty again when the object of the enrollment has been told.
 ALTER TABLE enrollment ADD COLUMN drain_at INTEGER;
 
--- Each of these holds a row only where there is something to do, so they cost nothing on the way of an enrollment;
--- the runner-token index serves revocations, the bootstrap token names its enrollment itself.
+-- Of an enrollment that has a runner ID: finds those that share it, and those of a revoked runner token.
+CREATE INDEX enrollment_runner_id ON enrollment (runner_id, live_until) WHERE runner_id IS NOT NULL;
+-- These hold a row only where there is something to do.
 CREATE INDEX token_revoked ON token (revoked_at) WHERE revoked_at IS NOT NULL;
-CREATE INDEX enrollment_runner_token ON enrollment (token_id) WHERE mode = 'runner-token';
 CREATE INDEX enrollment_drain ON enrollment (drain_at) WHERE drain_at IS NOT NULL;

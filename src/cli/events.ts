@@ -1,5 +1,6 @@
 // `muster events` and `muster explain`: what was decided, why, and what to do about it.
 
+import { adviceOf } from '../protocol/notes.ts'
 import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
@@ -63,7 +64,7 @@ const shown = ({ id, time, reason, ...row }: EventRow) => ({
   ...row,
   reason,
   code: reason !== null && isReason(reason) ? REASONS[reason].code : null,
-  advice: reason !== null && isReason(reason) ? REASONS[reason].advice : null,
+  advice: reason === null ? null : adviceOf(reason),
 })
 
 const line = (row: EventRow): string =>

@@ -499,6 +499,25 @@ describe('enrollment and its object', () => {
   })
 })
 
+describe('two enrollments of one runner ID', () => {
+  test('are said in the event of the second, and neither is cut', async () => {
+    const { token } = await mint('runner', 'shared-7')
+    const enroll = async () => {
+      const requester = await makeRequester()
+      const { json } = await muster.post('/api/enroll', enrollBody(requester, { mode: 'runner-token', token }))
+      const [event] = (await listEvents(db, 1000)).filter(({ enrollmentId }) => enrollmentId === json.enrollmentId)
+      return { certificate: String(json.certificate), keys: requester.keys, reason: event?.reason }
+    }
+    const first = await enroll()
+    const second = await enroll()
+    expect([first.reason, second.reason]).toEqual([null, 'runner_id_shared'])
+    expect((await muster.renew(first)).status).toBe(200)
+    expect((await muster.renew(second)).status).toBe(200)
+    world.pass(901)
+    expect((await enroll()).reason).toBeNull()
+  })
+})
+
 describe('during a rotation of the CA', () => {
   test('certificates of the old issuer renew under the new one until it is retired', async () => {
     const next = await makeIssuers()

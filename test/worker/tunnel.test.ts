@@ -77,7 +77,7 @@ describe('a tunnel is opened', () => {
       notAfter: identity.notAfter,
     })
     expect(await objectOf(identity.enrollmentId).status()).toMatchObject({ connected: true, instanceId: 'host-1' })
-    expect(await findEnrollment(db, identity.enrollmentId)).toMatchObject({ seenAt: now() })
+    expect(await findEnrollment(db, identity.enrollmentId)).toMatchObject({ seenAt: now(), connected: true })
   })
 
   test('by a signed challenge', async () => {

@@ -19,6 +19,7 @@ import { proverKeyOf } from './rate-key.ts'
 import { broke, refused } from './refused.ts'
 import { noteCertificate, renew } from './renew.ts'
 import { begin, reserve } from './reserve.ts'
+import { recordEnrolled } from './shared-runner-id.ts'
 
 /** `body` is what the bounds let through: bytes, media type and scheme were judged before. */
 export async function enroll(door: Door, caller: Caller, body: Result<Json>): Promise<Result<EnrollAnswer>> {
@@ -26,7 +27,8 @@ export async function enroll(door: Door, caller: Caller, body: Result<Json>): Pr
   try {
     const result = await steps(door, caller, body, facts)
     if (!result.ok) return await refused(door, caller, result.refusal, facts)
-    recordGrant(door.database, caller, facts.mode === 'mtls-renewal' ? 'renewed' : 'enrolled', facts)
+    if (facts.mode === 'mtls-renewal') recordGrant(door.database, caller, 'renewed', facts)
+    else caller.later(recordEnrolled(door, caller, facts))
     return result
   } catch (error) {
     return await broke(door, caller, error, facts)

@@ -2,6 +2,7 @@
 
 import { hex } from '../../protocol/base64url.ts'
 import { isLabel } from '../../protocol/labels.ts'
+import { adviceOf, type Note } from '../../protocol/notes.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
 import type { Labels, Refusal } from '../../protocol/refusals.ts'
 import { type EpochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
@@ -37,7 +38,7 @@ export function recordGrant(
   caller: Caller,
   outcome: Outcome,
   facts: Facts,
-  note: Reason | null = null,
+  note: Note | null = null,
 ): void {
   const row = rowOf(caller, outcome, note, facts, null)
   log('info', row, note)
@@ -67,7 +68,7 @@ export async function fingerprint(evidence: string): Promise<string> {
 function rowOf(
   caller: Caller,
   outcome: Outcome,
-  reason: Reason | null,
+  reason: Reason | Note | null,
   facts: Facts,
   refusal: Refusal | null,
 ): EventRow {
@@ -92,10 +93,10 @@ function rowOf(
   }
 }
 
-function log(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reason | null): void {
+function log(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reason | Note | null): void {
   const { id, time, ...rest } = row
   const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null))
-  const advice = reason === null ? {} : { advice: REASONS[reason].advice }
+  const advice = reason === null ? {} : { advice: adviceOf(reason) }
   console[level](
     JSON.stringify({ level, message: row.outcome, requestId: id, time: rfc3339(time), ...known, ...advice }),
   )

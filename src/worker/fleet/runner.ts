@@ -79,9 +79,10 @@ export class Runner extends DurableObject<unknown> {
 
   /** `candidate` is what a new certificate would be; the answer names what to sign, stored by then. */
   async renew(shown: ShownCertificate, candidate: Certificate, list: BanList): Promise<Answer<Renewal>> {
-    return this.#use(shown, (record, now) =>
-      renew(record, this.#sources.trust, this.#newest(list), shown, candidate, now),
-    )
+    return this.#use(shown, (known, now) => {
+      const { record, result } = renew(known, this.#sources.trust, this.#newest(list), shown, candidate, now)
+      return { record: record && this.#shown(record, now), result }
+    })
   }
 
   /** Admits a connection; the ticket in the answer is the path under which `fetch` takes its socket, once. */
@@ -187,7 +188,7 @@ export class Runner extends DurableObject<unknown> {
     const found = recordFor(stored, this.#sources.trust, shown)
     if (!found.ok) return { known: stored?.decision ?? null, result: found }
     const { record, result } = decide(found.value, now)
-    if (record !== null) await this.#save(this.#shown(record, now))
+    if (record !== null) await this.#save(record)
     return { known: found.value.decision, result }
   }
 

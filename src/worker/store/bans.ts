@@ -66,7 +66,7 @@ export async function revokedEnrollments(db: Database, now: EpochSeconds, limit:
     .where(and(revokedLately(now), mayLive(now)))
     .limit(limit)
   const runner = await select()
-    .innerJoin(enrollment, and(eq(enrollment.tokenId, token.id), eq(enrollment.mode, 'runner-token')))
+    .innerJoin(enrollment, and(eq(enrollment.runnerId, token.runnerId), eq(enrollment.tokenId, token.id)))
     .where(and(revokedLately(now), mayLive(now)))
     .limit(limit - bootstrap.length)
   return [...bootstrap, ...runner].map(({ id }) => id)

@@ -15,8 +15,13 @@ export const openDatabase = (binding: AnyD1Database) => drizzle(binding)
 
 export type Statement = BatchItem<'sqlite'>
 
-/** Whether an exception came from the database: an outage to the caller, not a bug. */
-export const isStorageOutage = (error: unknown): boolean => error instanceof DrizzleQueryError
+/** Whether an exception came from the database, or from an object that could not be reached: an outage, not a bug. */
+export const isStorageOutage = (error: unknown): boolean => error instanceof DrizzleQueryError || isUnreachable(error)
+
+/** The platform marks its own exceptions so; one that the object's code threw has neither mark. */
+const isUnreachable = (error: unknown): boolean =>
+  error instanceof Error &&
+  (('retryable' in error && error.retryable === true) || ('overloaded' in error && error.overloaded === true))
 
 /** Throws where the database does not answer or was never migrated. */
 export async function pingDatabase(db: Database): Promise<void> {

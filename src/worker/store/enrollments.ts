@@ -1,6 +1,6 @@
 // Table `enrollment`: the record that is made before a certificate is signed, and the fleet's row of a runner.
 
-import { and, desc, eq, gt, gte, isNull, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, desc, eq, gt, gte, isNull, ne, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import { CLOCK_LEEWAY, RENEWAL_GRACE, SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
@@ -142,6 +142,22 @@ export const mayLive = (now: EpochSeconds) =>
   and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
 
 const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
+
+/** Other enrollments of the same runner ID that may live; at most `limit`. */
+export async function sharersOf(
+  db: Database,
+  runnerId: string,
+  enrollmentId: string,
+  now: EpochSeconds,
+  limit: number,
+): Promise<string[]> {
+  const found = await db
+    .select({ id: enrollment.id })
+    .from(enrollment)
+    .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.id, enrollmentId), mayLive(now)))
+    .limit(limit)
+  return found.map(({ id }) => id)
+}
 
 /** What the object of an enrollment tells the fleet, once an hour at most. */
 export interface SeenRunner {
