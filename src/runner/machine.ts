@@ -69,7 +69,7 @@ const LAST_TRY = 10_000
 /** Two thirds of the life, less a random part of up to a tenth of it: a fleet that boots at once renews spread out. */
 export function hold(life: Milliseconds, since: Moment, random: number): Held {
   const renewAfter = life <= 0 ? 0 : Math.max(LEAST_BETWEEN, (life * 2) / 3 - (life / 10) * random)
-  return { since, life, renewAfter: milliseconds(renewAfter), fromDisk: false }
+  return { since, life, renewAfter: milliseconds(Math.round(renewAfter)), fromDisk: false }
 }
 
 /** A persisted identity is renewed at once. */
