@@ -1,5 +1,7 @@
 // A Worker with a CA of its own and runners that talk to it, all in the time and by the trust file of `world`.
-import { createExecutionContext, env, waitOnExecutionContext } from 'cloudflare:test'
+import 'reflect-metadata'
+import { createExecutionContext, env, runInDurableObject, waitOnExecutionContext } from 'cloudflare:test'
+import { X509Certificate } from '@peculiar/x509'
 import { encodeBase64url, utf8 } from '../../src/protocol/base64url.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import { addSeconds, seconds, toEpochSeconds } from '../../src/protocol/time.ts'
@@ -10,8 +12,9 @@ import { presentedDer } from '../../src/worker/ca/presented.ts'
 import { compose, DEPLOYED } from '../../src/worker/compose.ts'
 import type { Env } from '../../src/worker/env.ts'
 import { openDatabase } from '../../src/worker/store/db.ts'
+import { findEvent } from '../../src/worker/store/events.ts'
 import { insertToken } from '../../src/worker/store/tokens.ts'
-import { forgeCa, type Issuer } from '../fakes/ca-forge.ts'
+import { forgeCa, forgeLeaf, type Issuer, type LeafOptions, pem } from '../fakes/ca-forge.ts'
 import { enrollBody, makeRequester, type Requester } from '../fakes/requester.ts'
 import { world } from '../fakes/world.ts'
 
@@ -114,6 +117,35 @@ export async function mint(kind: TokenKind = 'bootstrap', runnerId: string | nul
 
 export const enrollByToken = async (muster: Muster): Promise<Identity & EnrollAnswer> =>
   muster.enroll({ mode: 'bootstrap-token', token: (await mint()).token })
+
+/** The event's reason for a refusal. */
+export const reasonOf = async ({ json }: Answered) => (await findEvent(db, String(json.requestId)))?.reason
+
+export const serialOf = ({ certificate }: Pick<Identity, 'certificate'>) =>
+  new X509Certificate(certificate).serialNumber
+
+export const now = () => toEpochSeconds(world.clock())
+/** So many seconds from now. */
+export const at = (seconds: number) => new Date(world.clock() + seconds * 1000)
+
+/** Lets an object end what it does behind its answers. */
+export const settled = (enrollmentId: string) =>
+  runInDurableObject(env.RUNNERS.getByName(enrollmentId), () => scheduler.wait(5))
+
+/** A provisioned certificate: the one kind that a test can make without enrolling. */
+export async function provisionedBy(
+  issuer: Issuer,
+  options: LeafOptions & { readonly id?: string } = {},
+): Promise<Identity & { readonly id: string }> {
+  const id = options.id ?? uuidv7(world.clock())
+  const { keys, der } = await forgeLeaf(issuer, {
+    subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [id] }],
+    notBefore: at(-3600),
+    notAfter: at(900),
+    ...options,
+  })
+  return { id, keys: keys as CryptoKeyPair, certificate: pem('CERTIFICATE', der) }
+}
 
 /** `certRFC9440` or the value of `Client-Cert`. */
 export function headerOf({ certificate }: Pick<Identity, 'certificate'>): string {

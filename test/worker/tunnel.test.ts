@@ -3,8 +3,6 @@ import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { ExtendedKeyUsageExtension } from '@peculiar/x509'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { encodeBase64url } from '../../src/protocol/base64url.ts'
-import { toEpochSeconds } from '../../src/protocol/time.ts'
-import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { deleteBan, insertBan, listBans, requestDrain } from '../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../src/worker/store/enrollments.ts'
 import { findEvent } from '../../src/worker/store/events.ts'
@@ -13,6 +11,7 @@ import { forgeLeaf, type Issuer, type LeafOptions, pem } from '../fakes/ca-forge
 import { world } from '../fakes/world.ts'
 import {
   type Answered,
+  at,
   connect,
   db,
   enrollByToken,
@@ -24,8 +23,10 @@ import {
   makeIssuers,
   mint,
   musterUnder,
+  now,
   ORIGIN,
   proofHeaders,
+  provisionedBy,
   Tunnel,
 } from './fleet-fixture.ts'
 
@@ -43,8 +44,6 @@ beforeAll(async () => {
 
 beforeEach(() => world.deploy({}))
 
-const now = () => toEpochSeconds(world.clock())
-const at = (seconds: number) => new Date(world.clock() + seconds * 1000)
 const objectOf = (enrollmentId: string) => env.RUNNERS.getByName(enrollmentId)
 
 async function problem(knocking: Knocking): Promise<{ status: number; code: unknown; reason: unknown }> {
@@ -54,15 +53,7 @@ async function problem(knocking: Knocking): Promise<{ status: number; code: unkn
   return { status, code: json.code, reason: (await findEvent(db, String(json.requestId)))?.reason }
 }
 
-async function provisioned(options: LeafOptions = {}): Promise<Identity> {
-  const { keys, der } = await forgeLeaf(issuer, {
-    subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [uuidv7(world.clock())] }],
-    notBefore: at(-3600),
-    notAfter: at(900),
-    ...options,
-  })
-  return { keys: keys as CryptoKeyPair, certificate: pem('CERTIFICATE', der) }
-}
+const provisioned = (options: LeafOptions = {}) => provisionedBy(issuer, options)
 
 describe('a tunnel is opened', () => {
   test('by a certificate in TLS, whatever the edge thought of it', async () => {
