@@ -1,5 +1,5 @@
 // POST /api/enroll with `mtls-renewal`: who is renewed, until when, and with what.
-import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
+import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { BasicConstraintsExtension, ExtendedKeyUsageExtension, X509Certificate } from '@peculiar/x509'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { encodeBase64url } from '../../src/protocol/base64url.ts'
