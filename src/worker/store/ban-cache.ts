@@ -1,5 +1,6 @@
 // The ban list as an isolate keeps it: a value in memory, never a promise, since no request may wait on another's.
 
+import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import {
   type Clock,
@@ -9,6 +10,7 @@ import {
   seconds,
   subtractSeconds,
   toEpochSeconds,
+  toMilliseconds,
 } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
 
@@ -31,7 +33,7 @@ export function keepBanList(
     if (kept !== null && within(FRESH)) return ok(kept)
     if (failedAt === null || failedAt < subtractSeconds(now, PAUSE)) {
       try {
-        kept = await load(now)
+        kept = await inTime(load(now))
         failedAt = null
         return ok(kept)
       } catch (error) {
@@ -41,5 +43,18 @@ export function keepBanList(
       }
     }
     return kept !== null && within(USABLE) ? ok(kept) : refuse('storage_unavailable')
+  }
+}
+
+/** A database that hangs is away, too. */
+async function inTime<T>(work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | null = null
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no answer in time')), toMilliseconds(FETCH_TIMEOUT))
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
   }
 }
