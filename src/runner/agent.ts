@@ -56,6 +56,7 @@ export class Agent {
   #keeper: IdentityKeeper | null = null
   #tunnel: Tunnel | null = null
   #watch: ProvisionedWatch | null = null
+  #keeperDone: Promise<unknown> | undefined
   #secrets: Secrets = new Map()
   #log: Log
 
@@ -89,10 +90,9 @@ export class Agent {
     this.#watch?.stop()
     this.#keeper?.stop()
     await Promise.all([this.#tunnel?.stop(), this.#health?.close(), this.#keeperDone])
+    if (end.exitCode === EXIT.stopped) this.#log('info', 'stopped')
     return end
   }
-
-  #keeperDone: Promise<unknown> | undefined
 
   stop(): void {
     this.#stop.abort()
@@ -225,6 +225,7 @@ export class Agent {
         },
         onDoubt: () => this.#keeper?.renewNow(),
         onChange: (open) => {
+          if (this.#stop.signal.aborted) return
           if (!open) return this.#log('warn', 'not ready: no open tunnel')
           this.#enter('ready')
           this.#events.onReady()

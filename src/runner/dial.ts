@@ -24,7 +24,7 @@ import { connector, type Network, tlsContext } from './connection.ts'
 import { ATTEMPT_TIMEOUT, failureText, type Post } from './http.ts'
 import type { Identity } from './identity.ts'
 import { signText } from './keys.ts'
-import { Link } from './link.ts'
+import { type Link, SocketLink } from './link.ts'
 import { told } from './log.ts'
 
 export type Dialed =
@@ -109,7 +109,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
           return failed('the first frame was not the ready of this enrollment')
         }
         socket.removeAllListeners('close')
-        give({ type: 'open', link: new Link(socket, identity) })
+        give({ type: 'open', link: new SocketLink(socket, identity) })
       })
     })
   }

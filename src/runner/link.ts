@@ -11,12 +11,21 @@ const GOING_AWAY = 1001
 /** What the platform reports for a connection that ended without a close frame (RFC 6455 §7.4.1). */
 const ABNORMAL = 1006
 
-export class Link {
+/** An open tunnel, as its keeper sees it. */
+export interface Link {
+  /** Whose certificate it was opened with. */
+  readonly identity: Identity
   /** The close code. */
   readonly closed: Promise<number>
   /** Called when an operator asks the runner to finish. */
-  onDrain: () => void = () => {}
+  onDrain: () => void
+  readonly close: () => Promise<void>
+}
+
+export class SocketLink implements Link {
   readonly identity: Identity
+  readonly closed: Promise<number>
+  onDrain: () => void = () => {}
   readonly #socket: WebSocket
   #heard = true
 

@@ -138,7 +138,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     const excused = disturbed || (step.work === 'renew' && left < 7 * MINUTE)
     attempts.push({ at: now, work: step.work, failures: state.request?.failures ?? 0, asked, excused })
     disturbed = false
-    asked = during('busy')
+    asked = during('busy') && !during('outage')
     const outcome = ((): Outcome => {
       if (during('outage')) return { type: 'unavailable', retryAfter: null }
       if (during('busy')) return { type: 'unavailable', retryAfter: milliseconds(7 * SECOND) }
