@@ -1,6 +1,6 @@
 // What reaches the Worker through the two ports of the local edge, and what a client cannot make it believe.
 import 'reflect-metadata'
-import { webcrypto, type X509Certificate } from 'node:crypto'
+import type { X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
@@ -84,7 +84,7 @@ const reach = async (base: string, sent: Sent = {}): Promise<Reached> => JSON.pa
 /** A certificate that says nothing of interest, of any size. */
 async function clientCertificate(padding = 0): Promise<{ key: string; cert: string; der: Buffer }> {
   const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
-  const keys = await webcrypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
+  const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
   const cert = await X509CertificateGenerator.createSelfSigned({
     serialNumber: '0b',
     name: 'CN=naïve “runner”, O=acme',
@@ -94,7 +94,7 @@ async function clientCertificate(padding = 0): Promise<{ key: string; cert: stri
     signingAlgorithm: algorithm,
     extensions: padding > 0 ? [new Extension('1.3.6.1.4.1.55555.1', false, new Uint8Array(padding))] : [],
   })
-  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
+  const pkcs8 = Buffer.from(await crypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
   const key = `-----BEGIN PRIVATE KEY-----\n${pkcs8}\n-----END PRIVATE KEY-----\n`
   return { key, cert: cert.toString('pem'), der: Buffer.from(cert.rawData) }
 }
