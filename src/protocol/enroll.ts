@@ -1,6 +1,6 @@
 // POST /api/enroll as both sides say it: the shape of the request and of the answer. No I/O.
 
-import { isLabel } from './labels.ts'
+import { isLabel, quote } from './labels.ts'
 import { INSTANCE_ID_CHARACTERS } from './limits.ts'
 import { ok, type Result, refuse } from './refusals.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
@@ -44,7 +44,7 @@ const FIELDS = ['version', 'attestation', 'csr', 'challengeNonce', 'instanceId']
 export function parseEnrollRequest(body: Json): Result<EnrollRequest> {
   if (!isObject(body)) return malformed('the body must be a JSON object')
   const unknown = Object.keys(body).find((name) => !FIELDS.includes(name))
-  if (unknown !== undefined) return malformed(`unknown field ${quote(unknown)}`)
+  if (unknown !== undefined) return malformed(`unknown field ${quote(unknown, 40)}`)
   const { version, attestation, csr, challengeNonce, instanceId = null } = body
   if (version !== PROTOCOL_VERSION) return malformed('version must be the number 1')
   if (!isObject(attestation)) return malformed('attestation must be an object')
@@ -53,7 +53,7 @@ export function parseEnrollRequest(body: Json): Result<EnrollRequest> {
   if (typeof csr !== 'string') return malformed('csr must be a string')
   if (typeof challengeNonce !== 'string') return malformed('challengeNonce must be a string')
   if (instanceId !== null && typeof instanceId !== 'string') return malformed('instanceId must be a string')
-  if (instanceId !== null && (instanceId.length > INSTANCE_ID_CHARACTERS || !isLabel(instanceId))) {
+  if (instanceId !== null && ([...instanceId].length > INSTANCE_ID_CHARACTERS || !isLabel(instanceId))) {
     return malformed(`instanceId must have at most ${INSTANCE_ID_CHARACTERS} printable characters`)
   }
   return ok({ attestation: { mode, fields }, csr, challengeNonce, instanceId })
@@ -70,14 +70,14 @@ export type Evidence<F extends EvidenceFields> = {
 /** Holds evidence against the fields that its mode takes: all of them, none else. */
 export function parseEvidence<F extends EvidenceFields>(fields: F, given: JsonObject): Result<Evidence<F>> {
   const unknown = Object.keys(given).find((name) => !Object.hasOwn(fields, name))
-  if (unknown !== undefined) return malformed(`unknown field attestation.${quote(unknown)}`)
+  if (unknown !== undefined) return malformed(`unknown field attestation.${quote(unknown, 40)}`)
   for (const [name, type] of Object.entries(fields)) {
     const value = Object.hasOwn(given, name) ? given[name] : undefined
     if (type === 'string' && typeof value !== 'string') return malformed(`attestation.${name} must be a string`)
     if (type === 'strings') {
       if (!isObject(value)) return malformed(`attestation.${name} must be an object`)
       const odd = Object.entries(value).find(([, text]) => typeof text !== 'string')
-      if (odd !== undefined) return malformed(`attestation.${name}.${quote(odd[0])} must be a string`)
+      if (odd !== undefined) return malformed(`attestation.${name}.${quote(odd[0], 40)} must be a string`)
     }
   }
   // The loop has held every field against its type.
@@ -85,6 +85,3 @@ export function parseEvidence<F extends EvidenceFields>(fields: F, given: JsonOb
 }
 
 const malformed = (detail: string) => refuse('body_malformed', { detail })
-
-/** A name out of the request, short and printable, so that a problem document can quote it. */
-const quote = (name: string): string => JSON.stringify(isLabel(name) ? name.slice(0, 40) : '?')

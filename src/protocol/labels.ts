@@ -14,3 +14,11 @@ export function isLabel(text: string): boolean {
   }
   return true
 }
+
+/** The text with everything that cannot be shown as it is written as `\uXXXX`. */
+export const printable = (text: string): string =>
+  Array.from(text, (c) => (isLabel(c) ? c : `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)).join('')
+
+/** Somebody else's words, short and printable, in quotes: a line that holds them reads as one line. */
+export const quote = (text: string, most = 100): string =>
+  printable(JSON.stringify(text.length > most ? `${text.slice(0, most)}…` : text))

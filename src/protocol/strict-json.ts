@@ -1,5 +1,6 @@
 // JSON as our routes take it: UTF-8, one value, bounded depth, no key twice. No I/O.
 
+import { quote } from './labels.ts'
 import { JSON_DEPTH } from './limits.ts'
 
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject
@@ -37,7 +38,7 @@ function structureFault(text: string): string | null {
       if (keyExpected) {
         const key: string = JSON.parse(text.slice(i, end))
         const keys = keysOfOpen.at(-1)
-        if (keys?.has(key)) return `the key ${JSON.stringify(key.slice(0, 40))} stands twice`
+        if (keys?.has(key)) return `the key ${quote(key, 40)} stands twice`
         keys?.add(key)
         keyExpected = false
       }

@@ -1,8 +1,9 @@
 // The `clusters` list of the trust file: each entry read, its issuer derived, its defaults filled in.
 
+import { quote } from '../protocol/labels.ts'
 import { hours, type Seconds, seconds } from '../protocol/time.ts'
 import type { Cluster } from './compiled.ts'
-import { type Field, type Fields, quote, type Reader, rawText } from './document.ts'
+import { type Field, type Fields, type Reader, rawText } from './document.ts'
 import { formatDuration, parseDuration } from './duration.ts'
 import { isAudience, isClusterName, isLabelName, isSubdomain } from './grammar.ts'
 import { type Origin, readOrigin } from './issuer.ts'

@@ -1,10 +1,11 @@
 // The trust file, compiled: text in, either every mistake in it or what the Worker uses.
 
+import { quote } from '../protocol/labels.ts'
 import { isTenantSlug, isTrustDomain } from '../protocol/spiffe-id.ts'
 import { hours, minutes } from '../protocol/time.ts'
 import { readClusters, readDuration } from './clusters.ts'
 import { type CertificatePolicy, type CompiledTrust, hashOf } from './compiled.ts'
-import { type Field, type Mistake, openDocument, quote, type Reader } from './document.ts'
+import { type Field, type Mistake, openDocument, type Reader } from './document.ts'
 import { isAwsRegion, REGION } from './grammar.ts'
 import type { ReadFile } from './key-source.ts'
 import { nameOfAws, readTenants, SLUG } from './tenants.ts'

@@ -13,7 +13,7 @@ import {
   type YAMLError,
   type YAMLMap,
 } from 'yaml'
-import { isLabel } from '../protocol/labels.ts'
+import { printable, quote } from '../protocol/labels.ts'
 import { FIELDS, type FieldOf, type Place } from './fields.ts'
 
 export interface Mistake {
@@ -229,10 +229,3 @@ function textOf(bytes: Uint8Array): string | { readonly fault: string } {
 }
 
 const oneLine = (message: string): string => printable(message.split('\n', 1)[0]?.trim() ?? '')
-
-/** A value of the file, short and printable, so that a line about it reads as one line. */
-export const quote = (text: string): string =>
-  printable(JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text))
-
-const printable = (text: string): string =>
-  Array.from(text, (c) => (isLabel(c) ? c : `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)).join('')

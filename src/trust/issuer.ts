@@ -1,7 +1,8 @@
 // Where a cluster's tokens come from: `issuer`, `eks` or `gke` of its entry → the exact `iss`. Pure.
 
+import { quote } from '../protocol/labels.ts'
 import type { KubernetesMode } from '../protocol/modes.ts'
-import { type Field, type Fields, quote, type Reader } from './document.ts'
+import type { Field, Fields, Reader } from './document.ts'
 import { httpsFault, isAwsRegion, isEksId, isGoogleName, isGoogleProject, REGION } from './grammar.ts'
 
 export interface Origin {

@@ -1,9 +1,10 @@
 // Where a cluster's keys come from: `jwksURI`, `jwksFile`, `caFile` and `binding` of its entry. Pure; files are given.
 
+import { quote } from '../protocol/labels.ts'
 import { KEY_SET_KEYS } from '../protocol/limits.ts'
 import { isObject, type Json, type JsonObject, readJson } from '../protocol/strict-json.ts'
 import type { Cluster, KeySource } from './compiled.ts'
-import { type Field, type Fields, quote, type Reader } from './document.ts'
+import type { Field, Fields, Reader } from './document.ts'
 import { httpsFault, isBindingName, isPrivateAddress } from './grammar.ts'
 import type { Origin } from './issuer.ts'
 

@@ -1,9 +1,10 @@
 // The `tenants` list of the trust file: who maps to which tenant, exact values only, nobody to two.
 
+import { quote } from '../protocol/labels.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import { type ClusterEntry, readServiceAccount, type Workload } from './clusters.ts'
 import type { AwsMapping, KubernetesMapping } from './compiled.ts'
-import { type Field, type Fields, quote, type Reader } from './document.ts'
+import type { Field, Fields, Reader } from './document.ts'
 import { isAwsAccount, isIamName } from './grammar.ts'
 
 export const SLUG = '1 to 63 of a-z 0-9 -'

@@ -48,6 +48,14 @@ describe('JSON', () => {
     expect(read(text)).toEqual({ ok: false, fault: 'the body is not JSON in UTF-8' })
   })
 
+  test('a key in a fault is written so that it steers no terminal and turns no text around', () => {
+    for (const c of ['\u009b', '\u202e', '\u2066', '\u007f', '\ufeff']) {
+      const reading = read(`{"${c}31m":1,"${c}31m":2}`)
+      expect(reading.ok || isLabel(reading.fault)).toBe(true)
+      expect(reading).toMatchObject({ ok: false, fault: expect.stringContaining('\\u') })
+    }
+  })
+
   test('refuses bytes that are not UTF-8', () => {
     expect(readJson(new Uint8Array([0x22, 0xff, 0x22])).ok).toBe(false)
   })
@@ -156,6 +164,7 @@ describe('the shape of a request', () => {
       value: { instanceId: null, attestation: { mode: 'bootstrap-token', fields: { token: 't' } } },
     })
     expect(parseEnrollRequest({ ...good, instanceId: 'x'.repeat(128) })).toMatchObject({ ok: true })
+    expect(parseEnrollRequest({ ...good, instanceId: '🚀'.repeat(128) })).toMatchObject({ ok: true })
   })
 
   test.each<[string, Json, string]>([

@@ -1,7 +1,7 @@
 // One decision, one event, made here: always a structured log line, and a row in D1 where the table has room for it.
 
 import { hex } from '../../protocol/base64url.ts'
-import { isLabel } from '../../protocol/labels.ts'
+import { printable } from '../../protocol/labels.ts'
 import { adviceOf, type Note } from '../../protocol/notes.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
 import type { Labels, Refusal } from '../../protocol/refusals.ts'
@@ -88,8 +88,8 @@ function rowOf(
     spiffeId: facts.spiffeId ?? null,
     instanceId: facts.instanceId ?? null,
     colo: caller.colo,
-    detail: refusal?.detail ?? null,
-    claimed: refusal?.claimed === undefined ? null : printable(refusal.claimed),
+    detail: refusal?.detail === undefined ? null : shown(refusal.detail),
+    claimed: refusal?.claimed === undefined ? null : shownAll(refusal.claimed),
   }
 }
 
@@ -114,13 +114,10 @@ function later(caller: Caller, write: () => Promise<void>): void {
   )
 }
 
-const LONGEST_CLAIM = 256
+const LONGEST_TEXT = 256
 
-/** What an unproven caller says may not forge lines or columns of what an operator reads. */
-const printable = (claimed: Labels): Labels =>
-  Object.fromEntries(
-    Object.entries(claimed).map(([name, text]) => [
-      name,
-      isLabel(text) ? text.slice(0, LONGEST_CLAIM) : '(not printable)',
-    ]),
-  )
+/** What a caller says may not forge lines or columns of what an operator reads, nor steer a terminal. */
+const shown = (text: string): string => printable(text.slice(0, LONGEST_TEXT))
+
+const shownAll = (claimed: Labels): Labels =>
+  Object.fromEntries(Object.entries(claimed).map(([name, text]) => [name, shown(text)]))
