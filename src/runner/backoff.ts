@@ -14,15 +14,18 @@ export function backoff(failures: number, random: number): Milliseconds {
   return milliseconds(Math.round(step * (1 - JITTER + 2 * JITTER * random)))
 }
 
-/** A `Retry-After` header (RFC 9110 §10.2.3): seconds or an HTTP date. Null where it says nothing. */
+/**
+ * A `Retry-After` header (RFC 9110 §10.2.3): seconds or an HTTP date. Null where it asks for nothing: "at once", for
+ * ever, would be no backoff.
+ */
 export function parseRetryAfter(header: string | undefined, now: EpochMilliseconds): Milliseconds | null {
   const text = header?.trim() ?? ''
-  if (text === '') return null
-  const wait = isDigits(text) ? Number(text) * 1000 : Date.parse(text) - now
-  return Number.isNaN(wait) ? null : milliseconds(Math.min(LONGEST_ASKED, Math.max(0, wait)))
+  // Date.parse takes nearly anything for a date.
+  const wait = isDigits(text) ? Number(text) * 1000 : text.endsWith(' GMT') ? Date.parse(text) - now : 0
+  return wait >= FIRST ? milliseconds(Math.min(LONGEST_ASKED, wait)) : null
 }
 
 function isDigits(text: string): boolean {
   for (const c of text) if (c < '0' || c > '9') return false
-  return true
+  return text !== ''
 }

@@ -3,6 +3,7 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { connector, type Network, tlsContext } from './connection.ts'
+import { told } from './log.ts'
 
 export interface HttpAnswer {
   readonly status: number
@@ -19,13 +20,13 @@ const ANSWER_BYTES = 256 * 1024
 /** A POST of JSON. Rejects where there is no whole answer, with what is wrong in one line. */
 export type Post = (url: URL, body: string, signal: AbortSignal) => Promise<HttpAnswer>
 
-export function poster(network: Network): Post {
+export function poster(network: Network, timeout = ATTEMPT_TIMEOUT): Post {
   const context = tlsContext(network, null)
   return (url, body, signal) =>
     new Promise((resolve, reject) => {
-      const limit = AbortSignal.timeout(ATTEMPT_TIMEOUT)
+      const limit = AbortSignal.timeout(timeout)
       const fail = (error: unknown): void =>
-        reject(new Error(limit.aborted ? `no answer within ${ATTEMPT_TIMEOUT / 1000} s` : failureText(error, url)))
+        reject(new Error(limit.aborted ? `no answer within ${timeout / 1000} s` : failureText(error, url)))
       const request = (url.protocol === 'http:' ? httpRequest : httpsRequest)(url, {
         method: 'POST',
         createConnection: connector(url, network, context),
@@ -77,5 +78,5 @@ export function failureText(error: unknown, url: URL): string {
   }
   // A name with both kinds of address fails with one error for each.
   const { message } = error instanceof AggregateError ? { message: code } : error
-  return `${url.host}: ${message === '' ? code : message}`
+  return `${url.host}: ${message === '' ? code : told(message)}`
 }

@@ -19,9 +19,10 @@ export function jsonLog(write: (line: string) => void, instanceId: string, clock
 
 const TOLD_CHARACTERS = 300
 
-/** A text that another machine sent, short and printable. */
+/** A text that another machine sent: short, and what would spoil a line on a screen escaped. */
 export function told(text: unknown): string | undefined {
   if (typeof text !== 'string') return undefined
-  const short = text.slice(0, TOLD_CHARACTERS)
-  return isLabel(short) ? short : JSON.stringify(short)
+  return [...text.slice(0, TOLD_CHARACTERS)].map((c) => (isLabel(c) ? c : escaped(c))).join('')
 }
+
+const escaped = (character: string): string => `\\u{${character.codePointAt(0)?.toString(16)}}`

@@ -1,7 +1,8 @@
 // A control plane for runners under test: real HTTP and WebSockets on loopback, real certificates from a CA of its own,
 // and every way of answering wrong. It knows one tenant and believes any evidence.
 
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
@@ -14,6 +15,12 @@ import { createCa } from '../../src/worker/ca/create.ts'
 import { readCsr } from '../../src/worker/ca/csr.ts'
 import { issueCertificate } from '../../src/worker/ca/issue.ts'
 import { newSerial } from '../../src/worker/ca/profile.ts'
+
+/** PEM. */
+export interface ServerTls {
+  readonly key: string
+  readonly cert: string
+}
 
 export interface SeenRequest {
   readonly path: string
@@ -65,24 +72,33 @@ export class FakeControlPlane {
   onHello: (socket: WebSocket) => void = (socket) => this.sendReady(socket)
   url = ''
   readonly #authority: Authority
-  readonly #server = createServer((request, response) => void this.#serve(request, response))
+  readonly #server: ReturnType<typeof createServer>
   readonly #tunnels = new WebSocketServer({ noServer: true })
 
-  private constructor(authority: Authority) {
+  /** Headers of each upgrade, and what refuses it: a problem, or nothing. */
+  readonly upgrades: IncomingHttpHeaders[] = []
+  onUpgrade: (headers: IncomingHttpHeaders) => FakeAnswer | undefined = () => undefined
+
+  private constructor(authority: Authority, tls: ServerTls | null) {
     this.#authority = authority
+    const serve = (request: IncomingMessage, response: ServerResponse) => void this.#serve(request, response)
+    this.#server = tls === null ? createServer(serve) : createTlsServer(tls, serve)
   }
 
-  static async start(): Promise<FakeControlPlane> {
+  static async start(tls: ServerTls | null = null): Promise<FakeControlPlane> {
     const now = toEpochSeconds(epochMilliseconds(Date.now()))
     const ca = await createCa({ development: false, now: epochSeconds(now - 400 * 24 * 3600) })
     const loaded = await loadAuthority({ caKey: ca.issuingKey, caCert: ca.issuing, allowDevelopment: false })
     if (!loaded.ok) throw new Error('the fake CA does not load')
-    const plane = new FakeControlPlane(loaded.value)
-    plane.#server.on('upgrade', (request, socket, head) =>
-      plane.#tunnels.handleUpgrade(request, socket, head, (tunnel) => plane.#accept(tunnel)),
-    )
+    const plane = new FakeControlPlane(loaded.value, tls)
+    plane.#server.on('upgrade', (request, socket, head) => {
+      plane.upgrades.push(request.headers)
+      const refused = plane.onUpgrade(request.headers)
+      if (refused === undefined) plane.#tunnels.handleUpgrade(request, socket, head, (tunnel) => plane.#accept(tunnel))
+      else socket.end(`HTTP/1.1 ${refused.status} No\r\ncontent-length: ${refused.body.length}\r\n\r\n${refused.body}`)
+    })
     await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
-    plane.url = `http://127.0.0.1:${(plane.#server.address() as AddressInfo).port}`
+    plane.url = `${tls === null ? 'http' : 'https'}://127.0.0.1:${(plane.#server.address() as AddressInfo).port}`
     return plane
   }
 
@@ -140,7 +156,7 @@ export class FakeControlPlane {
     socket.send(JSON.stringify({ type: 'ready', enrollmentId: this.enrollmentId, spiffeId, runnerId, notAfter }))
   }
 
-  async #serve(request: import('node:http').IncomingMessage, response: ServerResponse): Promise<void> {
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let text = ''
     for await (const chunk of request) text += chunk
     const seen = { path: request.url ?? '', headers: request.headers, text, body: JSON.parse(text) }
