@@ -23,7 +23,7 @@ const FILE_BYTES = 256 * 1024
 const VERSION = 1
 
 /** Nothing there, an identity, or a file that is not used for `why`. */
-export type Persisted = { readonly identity: Identity } | { readonly ignored: string } | null
+export type Persisted = { readonly identity: Identity; readonly wasOpen: boolean } | { readonly ignored: string } | null
 
 export class IdentityDir {
   readonly #folder: string
@@ -57,7 +57,7 @@ export class IdentityDir {
     const privateKey = readKey(key)
     if (privateKey === null) return ignored('its key cannot be read')
     const identity = readIdentity({ certificate, chain, trustBundle, key: privateKey, runnerId })
-    return 'fault' in identity ? ignored(identity.fault) : { identity }
+    return 'fault' in identity ? ignored(identity.fault) : { identity, wasOpen: reading.wasOpen }
   }
 
   /** Throws where it cannot be written; then no older identity is left either, if that can be helped. */
@@ -103,19 +103,32 @@ export class IdentityDir {
     writeAtomically(this.#folder, name, `${text}\n`)
   }
 
-  /** Its mode is put right where others could read it: it may have been copied here. */
-  #read(name: string): { readonly fields: JsonObject } | { readonly ignored: string } | null {
+  /** Its mode is put right where others could read it: it was copied here, or fsGroup opened it. */
+  #read(
+    name: string,
+  ): { readonly fields: JsonObject; readonly wasOpen: boolean } | { readonly ignored: string } | null {
     const path = join(this.#folder, name)
     try {
       // Never through a symbolic link.
       const text = readBounded(path, FILE_BYTES, constants.O_NOFOLLOW)
-      if ((statSync(path).mode & 0o777) !== 0o600) chmodSync(path, 0o600)
+      const wasOpen = (statSync(path).mode & 0o077) !== 0
+      if (wasOpen) tighten(path)
       const reading = readJson(new TextEncoder().encode(text))
-      return reading.ok && isObject(reading.value) ? { fields: reading.value } : ignored('it is not one JSON object')
+      return reading.ok && isObject(reading.value)
+        ? { fields: reading.value, wasOpen }
+        : ignored('it is not one JSON object')
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : 'not a file of ours'
       return code === 'ENOENT' && !existsSync(path) ? null : ignored(`it cannot be read (${code})`)
     }
+  }
+}
+
+function tighten(path: string): void {
+  try {
+    chmodSync(path, 0o600)
+  } catch {
+    // Another owner's file: the next identity will be written as ours.
   }
 }
 

@@ -55,7 +55,10 @@ function loadPersisted(store: IdentityDir | null, renews: boolean, log: Log, now
   if (store === null || persisted === null) return null
   if ('identity' in persisted) {
     const usable = lifeOf(persisted.identity, now) + (renews ? WINDOW : 0)
-    if (usable >= 0) return persisted.identity
+    if (usable >= 0) {
+      if (persisted.wasOpen) log('warn', 'persisted identity was open to other users than its owner')
+      return persisted.identity
+    }
   }
   const expired = 'persisted identity expired beyond the renewal grace window — enrolling'
   log('warn', 'ignored' in persisted ? persisted.ignored : expired)

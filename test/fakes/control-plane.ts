@@ -45,6 +45,7 @@ export interface Issuing {
   tenant: string
   trustDomain: string
   runnerId: string | null
+  organizationalUnit: string
   /** The time by the control plane's clock. */
   clock: () => number
   /** Changes the answer before it leaves. */
@@ -64,6 +65,7 @@ export class FakeControlPlane {
     tenant: 'acme',
     trustDomain: 'rootpilot',
     runnerId: null,
+    organizationalUnit: 'bootstrap-token:',
     clock: Date.now,
     spoil: (answer) => answer,
   }
@@ -117,14 +119,14 @@ export class FakeControlPlane {
     const csr = await readCsr(body.csr)
     if (!csr.ok) throw new Error(`the CSR was refused: ${csr.refusal.detail}`)
     if (csr.value.challenge !== body.challengeNonce) throw new Error('the CSR holds another nonce')
-    const { clock, lifetime, tenant, trustDomain, runnerId } = this.issuing
+    const { clock, lifetime, tenant, trustDomain, runnerId, organizationalUnit } = this.issuing
     const now = toEpochSeconds(epochMilliseconds(clock()))
     if (body.attestation.mode !== 'mtls-renewal') this.enrollmentId = uuidv7(epochMilliseconds(clock()))
     const spiffeId = `spiffe://${trustDomain}/tenant/${tenant}/runner`
     const [notBefore, notAfter] = [epochSeconds(now - 60), epochSeconds(now + lifetime)]
     const { pem } = await issueCertificate(this.#authority, {
       ...{ serial: newSerial(), enrollmentId: this.enrollmentId, spki: csr.value.spki, tenant, spiffeId },
-      ...{ organizationalUnit: 'bootstrap-token:', notBefore, notAfter },
+      ...{ organizationalUnit, notBefore, notAfter },
     })
     return {
       version: 1,
