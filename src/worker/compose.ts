@@ -22,6 +22,7 @@ import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
 import { updateEnded, updateSeen } from './store/enrollments.ts'
+import { makeRefusalGate } from './store/refusal-gate.ts'
 import { findToken, liveRunnerIdWithSlash } from './store/tokens.ts'
 
 /** What only `muster dev` may do; the deployed entry file says no to all of it. */
@@ -115,6 +116,7 @@ export function makeDoor(env: Env, trust: CompiledTrust, development: Developmen
     authority,
     proveLeaf,
     challengeKey: challengeKeyOf(env, authority),
+    refusalGate: makeRefusalGate(),
     withinRate,
   }
 }

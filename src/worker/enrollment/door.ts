@@ -10,6 +10,7 @@ import type { Authority } from '../ca/authority.ts'
 import type { Presented } from '../ca/presented.ts'
 import type { Runner } from '../fleet/runner.ts'
 import type { BatchDatabase } from '../store/db.ts'
+import type { RefusalGate } from '../store/refusal-gate.ts'
 
 export interface Door {
   readonly clock: Clock
@@ -30,6 +31,8 @@ export interface Door {
   readonly challengeKey: () => Promise<Result<CryptoKey>>
   /** Proves a leaf in DER to be ours; not yet that whoever shows it holds its key, nor that it is in time. */
   readonly proveLeaf: (der: Bytes) => Promise<Result<Presented>>
+  /** Which refusals get a row. */
+  readonly refusalGate: RefusalGate
   /** Whether one more of this key is within its rate; always true where no rate limiter is bound. */
   readonly withinRate: (rate: Rate, key: string) => Promise<boolean>
 }

@@ -1,6 +1,5 @@
 // One decision, one event, made here: always a structured log line, and a row in D1 where the table has room for it.
 
-import { hex } from '../../protocol/base64url.ts'
 import { printable } from '../../protocol/labels.ts'
 import { adviceOf, type Note } from '../../protocol/notes.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
@@ -8,6 +7,7 @@ import type { Labels, Refusal } from '../../protocol/refusals.ts'
 import { type EpochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import type { Database } from '../store/db.ts'
 import { type EventRow, insertEvent, insertRefusal } from '../store/events.ts'
+import type { Door } from './door.ts'
 
 export type Outcome = 'enrolled' | 'renewed' | 'connected' | 'named' | 'refused'
 
@@ -47,10 +47,17 @@ export function recordGrant(
 }
 
 /** Writes the event of a refused request, under the id that the caller was told. */
-export function recordRefusal(db: Database, caller: Caller, refusal: Refusal, facts: Facts): void {
+export function recordRefusal(
+  { database, refusalGate }: Pick<Door, 'database' | 'refusalGate'>,
+  caller: Caller,
+  refusal: Refusal,
+  facts: Facts,
+): void {
   const row = rowOf(caller, 'refused', refusal.reason, facts, refusal)
   log(REASONS[refusal.reason].code === 'internal' ? 'error' : 'warn', row, refusal.reason)
-  if (refusal.reason !== 'rate_limited') later(caller, () => insertRefusal(db, row))
+  const standing = row.proven ? 'proven' : 'unproven'
+  const hasRoom = refusal.reason !== 'rate_limited' && refusalGate.admits(standing, refusal.reason, row.time)
+  if (hasRoom) later(caller, () => insertRefusal(database, row))
 }
 
 /** Writes what broke a request, for whoever looks the request id up. Never what the request held. */
@@ -58,11 +65,6 @@ export function recordBug(caller: Caller, error: unknown): void {
   const fault =
     error instanceof Error ? { error: error.name, message: error.message, stack: error.stack } : { error: 'unknown' }
   console.error(JSON.stringify({ level: 'error', message: 'bug', requestId: caller.requestId, ...fault }))
-}
-
-/** SHA-256 in hex: the most that may be recorded of evidence. */
-export async function fingerprint(evidence: string): Promise<string> {
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(evidence))))
 }
 
 function rowOf(

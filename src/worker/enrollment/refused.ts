@@ -11,7 +11,7 @@ export async function refused(door: Door, caller: Caller, refusal: Refusal, fact
   const theirs = statusOf(refusal) < 500
   const within = !theirs || caller.address === '' || (await door.withinRate('failures', rateKeyOf(caller.address)))
   const told: Refusal = within ? refusal : { reason: 'rate_limited' }
-  recordRefusal(door.database, caller, told, facts)
+  recordRefusal(door, caller, told, facts)
   return { ok: false, refusal: told }
 }
 

@@ -3,9 +3,10 @@
 import { desc, eq, lt, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import type { Labels } from '../../protocol/refusals.ts'
-import { type EpochSeconds, minutes, subtractSeconds } from '../../protocol/time.ts'
+import { type EpochSeconds, type Seconds, seconds, subtractSeconds } from '../../protocol/time.ts'
 import { firstUuidv7At } from '../../protocol/uuid.ts'
 import type { Database } from './db.ts'
+import { BURST, BURST_SPAN, RARE_SPAN } from './refusal-gate.ts'
 
 export const event = sqliteTable('event', {
   id: text().primaryKey(),
@@ -29,27 +30,28 @@ export const event = sqliteTable('event', {
 
 export type EventRow = typeof event.$inferSelect
 
-/** Rows a minute, worldwide, of refused callers: enough to see what goes on, too few to fill or bill anything. */
-const REFUSALS_A_MINUTE = { unproven: 50, proven: 45 }
-
 export const insertEvent = async (db: Database, row: EventRow): Promise<void> => {
   await db.insert(event).values(row)
 }
 
 /**
- * Writes a refusal where fewer than the cap stand for the last minute. Those who proved something have a cap of
- * their own, so that garbage cannot hide them. The ids sort by time, so the count reads one minute of rows.
+ * Writes a refusal where the rule of refusal-gate.ts gives it room, counted over what all isolates have written. The
+ * ids sort by time, so a minute of rows is read at most.
  */
 export async function insertRefusal(db: Database, row: EventRow): Promise<void> {
-  const cap = row.proven ? REFUSALS_A_MINUTE.proven : REFUSALS_A_MINUTE.unproven
-  const since = firstUuidv7At(subtractSeconds(row.time, minutes(1)))
+  const since = (span: Seconds) => firstUuidv7At(subtractSeconds(row.time, span))
+  const alike = sql`outcome = ${row.outcome} AND proven = ${row.proven ? 1 : 0}`
+  const burst = row.proven ? BURST.proven : BURST.unproven
+  const rare = sql`${row.proven ? 1 : 0} AND NOT EXISTS (SELECT 1 FROM event
+    WHERE id >= ${since(RARE_SPAN)} AND ${alike} AND reason = ${row.reason})`
   await db.run(sql`INSERT INTO event (id, time, outcome, reason, proven, mode, tenant, source, identity, runner_id,
       enrollment_id, serial, spiffe_id, instance_id, colo, detail, claimed)
     SELECT ${row.id}, ${row.time}, ${row.outcome}, ${row.reason}, ${row.proven ? 1 : 0}, ${row.mode}, ${row.tenant},
       ${row.source}, ${row.identity}, ${row.runnerId}, ${row.enrollmentId}, ${row.serial}, ${row.spiffeId},
       ${row.instanceId}, ${row.colo}, ${row.detail}, ${row.claimed === null ? null : JSON.stringify(row.claimed)}
-    WHERE (SELECT count(*) FROM (SELECT 1 FROM event
-      WHERE id >= ${since} AND outcome = ${row.outcome} AND proven = ${row.proven ? 1 : 0} LIMIT ${cap})) < ${cap}`)
+    WHERE (SELECT count(*) FROM (SELECT 1 FROM event WHERE id >= ${since(BURST_SPAN)} AND ${alike} LIMIT ${burst})) < ${burst}
+      OR NOT EXISTS (SELECT 1 FROM event WHERE id >= ${since(seconds(0))} AND ${alike})
+      OR (${rare})`)
 }
 
 /** Newest first. */
