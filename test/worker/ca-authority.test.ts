@@ -1,5 +1,12 @@
 import 'reflect-metadata'
-import { BasicConstraintsExtension, Extension, KeyUsageFlags, KeyUsagesExtension } from '@peculiar/x509'
+import {
+  BasicConstraintsExtension,
+  ExtendedKeyUsage,
+  ExtendedKeyUsageExtension,
+  Extension,
+  KeyUsageFlags,
+  KeyUsagesExtension,
+} from '@peculiar/x509'
 import { describe, expect, test } from 'vitest'
 import { epochSeconds, hours, minutes } from '../../src/protocol/time.ts'
 import { type AuthoritySecrets, loadAuthority } from '../../src/worker/ca/authority.ts'
@@ -58,6 +65,16 @@ describe('a CA that loads', () => {
     expect(chainPem(authority)).toBe(low.pem + middle.pem)
   })
 
+  test('its certificates may be limited to usages that leave the leaf both of its own', async () => {
+    const both = new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth, ExtendedKeyUsage.clientAuth])
+    const any = new ExtendedKeyUsageExtension(['2.5.29.37.0'])
+    const base = [new BasicConstraintsExtension(true, 0, true), new KeyUsagesExtension(KeyUsageFlags.keyCertSign, true)]
+    for (const usages of [both, any]) {
+      const limited = await forgeCa({ issuer: root, extensions: [...base, usages] })
+      await load({ caKey: limited.keyPem, caCert: limited.pem + root.pem })
+    }
+  })
+
   test('CA_TRUST adds roots to the bundle once, and verifies nothing', async () => {
     const next = await forgeCa()
     const authority = await load({ caTrust: next.pem + root.pem })
@@ -93,6 +110,7 @@ describe('a CA that does not load says which secret is wrong, and how', async ()
   const noConstraints = await withExtensions(signer)
   const noSign = await withExtensions(caTrue, new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true))
   const odd = await withExtensions(caTrue, signer, new Extension('1.2.3.4', true, Uint8Array.of(5, 0)))
+  const serverOnly = await withExtensions(caTrue, signer, new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth]))
   const narrow = await forgeCa({ extensions: [new BasicConstraintsExtension(true, 0, true), signer] })
   const belowNarrow = await forgeCa({ issuer: narrow })
   const twin = await forgeCa({ name: root.name.toString(), keyId: root.keyId })
@@ -134,6 +152,11 @@ describe('a CA that does not load says which secret is wrong, and how', async ()
     ],
     ['no keyCertSign', { caKey: noSign.keyPem, caCert: noSign.pem + root.pem }, 'may not sign certificates'],
     ['an unknown critical extension', { caKey: odd.keyPem, caCert: odd.pem + root.pem }, 'critical extension'],
+    [
+      'a CA for servers alone',
+      { caKey: serverOnly.keyPem, caCert: serverOnly.pem + root.pem },
+      'clientAuth and serverAuth',
+    ],
     ['a root that allows nothing below', { caKey: belowNarrow.keyPem, caCert: belowNarrow.pem + narrow.pem }, 'fewer'],
     ['no DER', { caCert: pem('CERTIFICATE', new Uint8Array(99)) }, 'certificate 1 of CA_CERT is not an X.509 v3'],
     ['eleven certificates', { caCert: issuing.pem.repeat(11) }, 'over 10 PEM blocks'],

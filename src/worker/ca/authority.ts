@@ -1,11 +1,11 @@
 // The CA as configured: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, checked once and kept by the caller.
 
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/base64url.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { epochSeconds } from '../../protocol/time.ts'
 import { importVerifier, type Verifier } from './certificate-signature.ts'
 import { KEY_USAGE } from './extensions.ts'
-import { type Certificate, readCertificate, sameBytes } from './inspect.ts'
+import { type Certificate, readCertificate } from './inspect.ts'
 import { keyIdentifierOf } from './key-identifier.ts'
 import { OID } from './oids.ts'
 import { isPemFault, parsePem } from './pem.ts'
@@ -118,10 +118,14 @@ function readCertificates(
     if (label !== 'CERTIFICATE') return { fault: `${name} holds a PEM block that is not a CERTIFICATE` }
     const certificate = readCertificate(bytes)
     if (certificate === null) return { fault: `${which} is not an X.509 v3 certificate in DER` }
-    const { basicConstraints, keyUsage, unknownCritical } = certificate.extensions
+    const { basicConstraints, keyUsage, extendedKeyUsage, unknownCritical } = certificate.extensions
     if (basicConstraints?.ca !== true) return { fault: `${which} is not a CA certificate (CA:TRUE is missing)` }
     if (keyUsage !== null && (keyUsage & KEY_USAGE.keyCertSign) === 0)
       return { fault: `${which} may not sign certificates` }
+    // Verifiers hold a leaf to the usages of every CA above it.
+    if (extendedKeyUsage !== null && !coversLeaves(extendedKeyUsage)) {
+      return { fault: `${which} is limited to usages (extendedKeyUsage) without both clientAuth and serverAuth` }
+    }
     if (unknownCritical) return { fault: `${which} has a critical extension that is not known here` }
     if (!allowDevelopment && isDevelopment(certificate)) {
       return { fault: `${which} is a development CA, made by \`muster dev\`: it is for one machine only` }
@@ -131,7 +135,7 @@ function readCertificates(
   return { certificates }
 }
 
-export const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
+const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
   subjectAttributes.some(({ type, text }) => type === OID.organizationalUnit && text === DEVELOPMENT_MARK)
 
 async function importVerifiers(
@@ -152,7 +156,7 @@ async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string
   for (const [i, { certificate }] of chain.entries()) {
     const issuer = chain[i + 1] ?? chain[i]
     if (issuer === undefined) break
-    if (!sameBytes(certificate.issuer, issuer.certificate.subject) || !(await issuer.verifier.verify(certificate))) {
+    if (!equalBytes(certificate.issuer, issuer.certificate.subject) || !(await issuer.verifier.verify(certificate))) {
       return i + 1 < chain.length
         ? `CA_CERT is no chain: certificate ${i + 2} did not sign certificate ${i + 1}`
         : 'CA_CERT does not end in a self-signed root'
@@ -168,7 +172,7 @@ async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string
 /** Whether the private key signs for the issuing certificate: it signs, and the certificate's key verifies. */
 async function isPair(signer: PrivateKey, { certificate }: IssuingCertificate): Promise<boolean> {
   const algorithm = { name: 'ECDSA', hash: SIGNING[signer.curve].hash }
-  const probe = new TextEncoder().encode('muster: do CA_KEY and CA_CERT belong together?')
+  const probe = utf8('muster: do CA_KEY and CA_CERT belong together?')
   try {
     const named = { name: 'ECDSA', namedCurve: signer.curve }
     const publicKey = await crypto.subtle.importKey('spki', certificate.spki, named, false, ['verify'])
@@ -183,7 +187,7 @@ async function isPair(signer: PrivateKey, { certificate }: IssuingCertificate): 
 export const authorityKeyIdentifierOf = async ({ extensions, publicKey }: Certificate): Promise<Bytes> =>
   extensions.subjectKeyIdentifier ?? keyIdentifierOf(publicKey)
 
-const isSelfIssued = ({ issuer, subject }: Certificate): boolean => sameBytes(issuer, subject)
+const isSelfIssued = ({ issuer, subject }: Certificate): boolean => equalBytes(issuer, subject)
 
 const distinct = (certificates: readonly Certificate[]): readonly Certificate[] =>
-  certificates.filter((one, i) => certificates.findIndex((other) => sameBytes(one.der, other.der)) === i)
+  certificates.filter((one, i) => certificates.findIndex((other) => equalBytes(one.der, other.der)) === i)

@@ -1,7 +1,8 @@
 // PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
 // Nothing else is taken from a request: names, extensions and usages in it are read past.
 
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/base64url.ts'
+import { sha256Hex } from '../../protocol/digest.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from './der.ts'
 import { signatureToRaw } from './ecdsa.ts'
@@ -65,8 +66,7 @@ export async function readCsr(pem: string): Promise<Result<CertificateRequest>> 
   if (!(await verifyP256(key, raw, info.bytes))) return invalid('the request is not signed by its own key')
 
   const spki = publicKey.bytes.slice()
-  const publicKeyHash = hex(new Uint8Array(await crypto.subtle.digest('SHA-256', spki)))
-  return ok({ spki, point: point.slice(), publicKeyHash, challenge })
+  return ok({ spki, point: point.slice(), publicKeyHash: await sha256Hex(spki), challenge })
 }
 
 const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${detail}` })

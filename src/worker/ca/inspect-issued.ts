@@ -1,9 +1,9 @@
 // The inspection of what the CA made: read anew from its DER and held against the grant, the signature included.
 
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
 import type { Authority } from './authority.ts'
 import { KEY_USAGE } from './extensions.ts'
-import { type Certificate, readCertificate, sameBytes } from './inspect.ts'
+import { type Certificate, readCertificate } from './inspect.ts'
 import { OID } from './oids.ts'
 import { type Grant, saysNoRevAvail } from './profile.ts'
 import { subjectOf } from './subject.ts'
@@ -23,14 +23,14 @@ export async function inspectIssued(
   if (subject === null) return 'the profile of a leaf'
   const checks: readonly (readonly [string, boolean])[] = [
     ['the serial', hex(certificate.serial) === grant.serial],
-    ['the issuer', sameBytes(certificate.issuer, issuing.certificate.subject)],
+    ['the issuer', equalBytes(certificate.issuer, issuing.certificate.subject)],
     ['the times', certificate.notBefore === grant.notBefore && certificate.notAfter === grant.notAfter],
     ['the times of the issuer', certificate.notAfter <= issuing.certificate.notAfter],
     ['the tenant', subject.tenant === grant.tenant],
     ['the organizational unit', subject.organizationalUnit === grant.organizationalUnit],
     ['the enrollment', subject.enrollmentId === grant.enrollmentId],
     ['the SPIFFE ID', subject.spiffeId === grant.spiffeId],
-    ['the public key', sameBytes(certificate.spki, grant.spki)],
+    ['the public key', equalBytes(certificate.spki, grant.spki)],
     ['the key usage', extensions.keyUsage === KEY_USAGE.digitalSignature],
     ['the extended key usage', hasBothPurposes(certificate)],
     ['the subject key identifier', isKeyIdentifier(extensions.subjectKeyIdentifier, hex(keyIdentifier))],

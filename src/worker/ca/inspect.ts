@@ -1,7 +1,7 @@
 // The second reader: X.509 v3 certificates with the strict DER reader alone, never with the library that makes them.
 // Shape only; whose certificate it is, and whether it may be used, is judged in authority.ts and presented.ts.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes } from '../../protocol/base64url.ts'
 import { CERTIFICATE_BYTES } from '../../protocol/limits.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from './der.ts'
@@ -108,14 +108,7 @@ function algorithmOf(element: Element | undefined): SignatureAlgorithm | null {
 }
 
 const same = (a: Element | undefined, b: Element | undefined): boolean =>
-  a !== undefined && b !== undefined && sameBytes(a.bytes, b.bytes)
-
-/** Equality of public octets. */
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  if (a.length !== b.length) return false
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
-  return true
-}
+  a !== undefined && b !== undefined && equalBytes(a.bytes, b.bytes)
 
 /** The attributes of a Name in order, or null where it is none; multi-valued RDNs are laid flat. */
 function attributesOf(name: Element | undefined): readonly NameAttribute[] | null {

@@ -1,6 +1,6 @@
 // Issuing: a grant becomes a certificate, and a second reader looks at it before it leaves.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import { type Bytes, utf8 } from '../../protocol/base64url.ts'
 import type { Authority } from './authority.ts'
 import { TAG } from './der.ts'
 import { signatureToDer } from './ecdsa.ts'
@@ -36,7 +36,7 @@ export async function issueCertificate(authority: Authority, grant: Grant): Prom
   const fillings: Fillings = {
     serial,
     validity: encodeValidity(grant.notBefore, grant.notAfter),
-    enrollmentId: new TextEncoder().encode(grant.enrollmentId),
+    enrollmentId: utf8(grant.enrollmentId),
     point,
     keyIdentifier,
   }

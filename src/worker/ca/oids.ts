@@ -29,6 +29,7 @@ export const OID = {
   authorityKeyIdentifier: '2.5.29.35',
   extendedKeyUsage: '2.5.29.37',
   serverAuth: '1.3.6.1.5.5.7.3.1',
+  anyExtendedKeyUsage: '2.5.29.37.0',
   clientAuth: '1.3.6.1.5.5.7.3.2',
   // RFC 9608 §2
   noRevAvail: '2.5.29.56',

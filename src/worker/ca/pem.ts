@@ -1,24 +1,8 @@
 // PEM (RFC 7468), strict: what is between the lines of a block is canonical base64 and nothing else. Pure.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import { type Bytes, decodeBase64, encodeBase64 } from '../../protocol/base64url.ts'
 
 const BOUNDARY = '-----'
-
-/** The bytes of canonical base64 with padding (RFC 4648 §4), or null. */
-export function decodeBase64(text: string): Bytes | null {
-  if (text.length === 0 || text.length % 4 !== 0) return null
-  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
-  for (let i = 0; i < text.length - padding; i++) if (!isBase64(text.charCodeAt(i))) return null
-  const binary = atob(text)
-  const bytes = new Uint8Array(binary.length)
-  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i)
-  // atob ignores the spare bits of the last character: only one spelling of the bytes is taken.
-  const tail = binary.length - (3 - padding)
-  return btoa(binary.slice(tail)) === text.slice(-4) ? bytes : null
-}
-
-const isBase64 = (c: number): boolean =>
-  (c >= 65 && c <= 90) || (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 43 || c === 47
 
 /** One PEM block, lines of 64 characters (RFC 7468 §2), with a line end at its end. */
 export function encodePem(label: string, bytes: Uint8Array): string {
@@ -26,12 +10,6 @@ export function encodePem(label: string, bytes: Uint8Array): string {
   let pem = `${BOUNDARY}BEGIN ${label}${BOUNDARY}\n`
   for (let i = 0; i < text.length; i += 64) pem += `${text.slice(i, i + 64)}\n`
   return `${pem}${BOUNDARY}END ${label}${BOUNDARY}\n`
-}
-
-export function encodeBase64(bytes: Uint8Array): string {
-  let binary = ''
-  for (const byte of bytes) binary += String.fromCharCode(byte)
-  return btoa(binary)
 }
 
 export interface PemBlock {

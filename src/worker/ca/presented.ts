@@ -1,11 +1,12 @@
 // Certificates that runners present, in a renewal or a connection: proven one level under the CA, and their windows.
 
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
+import { sha256Hex } from '../../protocol/digest.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
 import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
 import { type Authority, authorityKeyIdentifierOf } from './authority.ts'
-import { readCertificate, sameBytes } from './inspect.ts'
+import { readCertificate } from './inspect.ts'
 import { isPemFault, parsePem } from './pem.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { type Subject, subjectOf } from './subject.ts'
@@ -43,7 +44,7 @@ export async function verifyPresented(
 
   // Names pick the candidates; the key alone decides (a CA of anyone's can copy name, serial and key identifier).
   for (const issuer of authority.accepted) {
-    if (!sameBytes(certificate.issuer, issuer.certificate.subject)) continue
+    if (!equalBytes(certificate.issuer, issuer.certificate.subject)) continue
     if (!(await issuer.verifier.verify(certificate))) continue
     const key = await importP256(point)
     if (key === null) return refuse('certificate_invalid')
@@ -51,7 +52,7 @@ export async function verifyPresented(
       ...subject,
       serial: hex(certificate.serial),
       spki: certificate.spki,
-      publicKeyHash: hex(new Uint8Array(await crypto.subtle.digest('SHA-256', certificate.spki))),
+      publicKeyHash: await sha256Hex(certificate.spki),
       notBefore: certificate.notBefore,
       notAfter: certificate.notAfter,
       issuerNotAfter: issuer.certificate.notAfter,

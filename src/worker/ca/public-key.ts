@@ -1,7 +1,6 @@
 // Public keys as certificates and CSRs carry them, and the one P-256 form that a runner's key may have.
 
-import type { Bytes } from '../../protocol/base64url.ts'
-import { equalBytes } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes } from '../../protocol/base64url.ts'
 import type { Key } from './webcrypto.ts'
 
 /** SEQUENCE { SEQUENCE { id-ecPublicKey, prime256v1 }, BIT STRING (66) { no unused bits, 04, … } } (RFC 5480 §2). */
@@ -10,7 +9,7 @@ const P256_PREFIX = Uint8Array.of(
   ...[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04],
 )
 /** Octets of a P-256 SubjectPublicKeyInfo with an uncompressed point. */
-export const P256_SPKI_BYTES = 91
+const P256_SPKI_BYTES = 91
 const POINT_START = P256_PREFIX.length - 1
 
 /**

@@ -14,7 +14,7 @@ import {
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
 } from '@peculiar/x509'
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, hex, utf8 } from '../../protocol/base64url.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Authority } from './authority.ts'
 import { parseDer } from './der.ts'
@@ -77,7 +77,7 @@ async function buildTemplate(authority: Authority, grant: Grant): Promise<Templa
   const fillings: Fillings = {
     serial: Uint8Array.of(0x40, ...random(SERIAL_BYTES - 1)),
     validity: encodeValidity(grant.notBefore, grant.notAfter),
-    enrollmentId: new TextEncoder().encode(hex(random(18))),
+    enrollmentId: utf8(hex(random(18))),
     point: Uint8Array.of(0x04, ...random(64)),
     keyIdentifier: random(KEY_IDENTIFIER_BYTES),
   }
