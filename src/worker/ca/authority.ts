@@ -138,6 +138,9 @@ function readCertificates(
 const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
   subjectAttributes.some(({ type, text }) => type === OID.organizationalUnit && text === DEVELOPMENT_MARK)
 
+const coversLeaves = (usages: readonly string[]): boolean =>
+  usages.includes(OID.anyExtendedKeyUsage) || (usages.includes(OID.clientAuth) && usages.includes(OID.serverAuth))
+
 async function importVerifiers(
   name: string,
   certificates: readonly Certificate[],
