@@ -32,13 +32,11 @@ export const REASONS = {
   },
   nonce_not_in_csr: {
     code: 'nonce_mismatch',
-    advice:
-      'The challengePassword of the CSR differs from challengeNonce: the client must send the nonce that it put into the CSR.',
+    advice: 'The challengePassword of the CSR differs from challengeNonce: send the nonce that stands in the CSR.',
   },
   nonce_not_bound: {
     code: 'nonce_mismatch',
-    advice:
-      'challengeNonce was not made for the key of the CSR: nonce = base64url(salt ‖ SHA-256(salt ‖ SubjectPublicKeyInfo)).',
+    advice: 'challengeNonce is not base64url(salt ‖ SHA-256(salt ‖ SubjectPublicKeyInfo)) of the key of the CSR.',
   },
 
   // Tokens of ours.
@@ -136,10 +134,13 @@ export const REASONS = {
     code: 'keys_unavailable',
     advice: 'The key set of the cluster could not be refreshed for 24 h and was discarded: make the issuer reachable.',
   },
+  keys_none_usable: {
+    code: 'keys_unavailable',
+    advice: 'The issuer publishes no key that can be used (RSA from 2048 bits, or P-256): look at its JWKS.',
+  },
   keys_shared: {
     code: 'keys_unavailable',
-    advice:
-      'Two clusters publish the same signing key, so each could forge the other: give one of them a key of its own.',
+    advice: 'Two clusters publish one signing key, so each could forge the other: give one a key of its own.',
   },
   keys_fetch_failed: {
     code: 'keys_unavailable',

@@ -220,6 +220,11 @@ describe('a cluster that cannot be used', () => {
     expect(questions).toHaveLength(2)
   })
 
+  test('in which no key can be used is told as that, not as a failed proof', async () => {
+    answers.set('a', { snapshot: await snapshotOf({ keys: [] }), refetchAt: at(START + 5 * MINUTE) })
+    expect(await makeIsolate()(a)).toMatchObject(refused('keys_none_usable'))
+  })
+
   test('for a discovery document that points elsewhere names the way out', async () => {
     const fault = { reason: 'jwks_uri_refused', detail: 'set jwksURI' } as const
     answers.set('a', { snapshot: await snapshotOf({ state: 'never', fetchedAt: null, keys: [] }), fault })

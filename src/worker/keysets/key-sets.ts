@@ -154,6 +154,7 @@ async function keyIn(memory: Memory, kid: string, now: EpochMilliseconds): Promi
       break
   }
   if (isOlder(snapshot, KEY_SET_LIFE, now)) return refuse('keys_stale')
+  if (snapshot.keys.length === 0) return refuse('keys_none_usable')
   const found = snapshot.keys.find((key) => key.kid === kid)
   if (found === undefined) return refuse('key_unknown')
   const ready = imported.get(kid) ?? { alg: found.alg, key: await importKey(found) }

@@ -1,14 +1,15 @@
 // What the KeyDirectory publishes of one cluster, and how it is carried through KV, which is a cache and no root of
 // trust: an entry counts only under its own name and with a MAC that nobody without CA_KEY can make.
 
-import { decodeBase64url, encodeBase64url, equalBytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, utf8 } from '../../protocol/base64url.ts'
+import { sha256Hex } from '../../protocol/digest.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/compiled.ts'
 import type { VerificationKey } from './key-set.ts'
 
 /** `shared`: a key of the set stands in another cluster's, too. `stale`: older than it may get. `never`: none yet. */
-export const KEY_STATES = ['usable', 'shared', 'stale', 'never'] as const
+const KEY_STATES = ['usable', 'shared', 'stale', 'never'] as const
 export type KeyState = (typeof KEY_STATES)[number]
 
 export interface Snapshot {
@@ -24,9 +25,8 @@ export interface Snapshot {
 }
 
 /** Hash of all that says where a set comes from: another issuer or source, another entry. */
-async function sourceHash({ issuer, keys, binding }: Cluster): Promise<string> {
-  return sha256(JSON.stringify([issuer, keys, binding]))
-}
+const sourceHash = ({ issuer, keys, binding }: Cluster): Promise<string> =>
+  sha256Hex(utf8(JSON.stringify([issuer, keys, binding])))
 
 /** The name of a cluster's entry, its owner first. */
 export const entryName = async (cluster: Cluster): Promise<string> =>
@@ -34,10 +34,7 @@ export const entryName = async (cluster: Cluster): Promise<string> =>
 
 /** Names the set of clusters, in any order. */
 export const rosterOf = async (clusters: readonly Cluster[]): Promise<string> =>
-  sha256(JSON.stringify((await Promise.all(clusters.map(entryName))).sort()))
-
-const sha256 = async (text: string): Promise<string> =>
-  hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text))))
+  sha256Hex(utf8(JSON.stringify((await Promise.all(clusters.map(entryName))).sort())))
 
 /** What the sealing key is derived for, out of CA_KEY, which every isolate and the object have. */
 export const SEALING_PURPOSE = 'muster key set snapshot'
@@ -57,8 +54,8 @@ export async function unseal(key: CryptoKey, name: string, text: string): Promis
   return parseSnapshot(JSON.parse(json))
 }
 
-async function mac(key: CryptoKey, name: string, json: string): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(`${name}\n${json}`)))
+async function mac(key: CryptoKey, name: string, json: string): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.sign('HMAC', key, utf8(`${name}\n${json}`)))
 }
 
 /** The MAC says that it is ours, not that it is of this version. */
