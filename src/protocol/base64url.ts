@@ -1,32 +1,40 @@
-// Base64url without padding (RFC 4648 §5), strict both ways. No I/O.
+// Bytes as text and back, strict both ways: base64 and base64url (RFC 4648), hexadecimal, UTF-8. No I/O.
 
 /** Bytes whose buffer is their own, as WebCrypto takes them. */
 export type Bytes = Uint8Array<ArrayBuffer>
 
-export function encodeBase64url(bytes: Uint8Array): string {
+/** RFC 4648 §4, with padding. */
+export function encodeBase64(bytes: Uint8Array): string {
   let binary = ''
   for (const byte of bytes) binary += String.fromCharCode(byte)
-  return btoa(binary).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+  return btoa(binary)
 }
+
+/** The bytes of `text`, or null where it is not canonical base64 with padding; the empty text is none either. */
+export function decodeBase64(text: string): Bytes | null {
+  if (text.length === 0 || text.length % 4 !== 0) return null
+  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
+  for (let i = 0; i < text.length - padding; i++) if (!isAlphabet(text.charCodeAt(i))) return null
+  const binary = atob(text)
+  const bytes = new Uint8Array(binary.length)
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i)
+  // atob ignores the spare bits of the last character: only one spelling of the bytes is taken.
+  return btoa(binary.slice(binary.length - (3 - padding))) === text.slice(-4) ? bytes : null
+}
+
+const isAlphabet = (c: number): boolean =>
+  (c >= 65 && c <= 90) || (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 43 || c === 47
+
+/** RFC 4648 §5, without padding. */
+export const encodeBase64url = (bytes: Uint8Array): string =>
+  encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
 
 /** The bytes of `text`, or null where it is not canonical base64url (padding, other alphabet, spare bits). */
 export function decodeBase64url(text: string): Bytes | null {
-  for (let i = 0; i < text.length; i++) {
-    if (!isAlphabet(text.charCodeAt(i))) return null
-  }
-  if (text.length % 4 === 1) return null
-  const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
-  const bytes = new Uint8Array(binary.length)
-  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i)
-  // atob ignores the spare bits of the last character: only one spelling of the bytes is ours.
-  return encodeBase64url(bytes.subarray(bytes.length - (bytes.length % 3 || 3))) ===
-    text.slice(Math.max(0, text.length - (text.length % 4 || 4)))
-    ? bytes
-    : null
-}
-
-function isAlphabet(c: number): boolean {
-  return (c >= 65 && c <= 90) || (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 45 || c === 95
+  if (text === '') return new Uint8Array(0)
+  if (text.includes('+') || text.includes('/') || text.includes('=')) return null
+  const standard = text.replaceAll('-', '+').replaceAll('_', '/')
+  return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
 }
 
 /** UTF-8. */

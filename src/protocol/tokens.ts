@@ -1,6 +1,7 @@
 // The form of minted tokens and of the runner IDs they may be minted for. No I/O.
 
-import { encodeBase64url, hex } from './base64url.ts'
+import { encodeBase64url, utf8 } from './base64url.ts'
+import { sha256Hex } from './digest.ts'
 import { everyCharacter } from './spiffe-id.ts'
 
 export type TokenKind = 'bootstrap' | 'runner'
@@ -22,9 +23,7 @@ export function kindOfToken(token: string): TokenKind | null {
 }
 
 /** SHA-256 in hex. The token has 256 random bits, so a plain hash of it cannot be searched. */
-export async function hashToken(token: string): Promise<string> {
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(token))))
-}
+export const hashToken = (token: string): Promise<string> => sha256Hex(utf8(token))
 
 /** An ID to mint for: 1 to 128 of `A-Z a-z 0-9 _ -`. `/` belongs to workloads (`<cluster>/<node>`), `.` to nothing. */
 export const isMintableRunnerId = (id: string): boolean =>

@@ -1,6 +1,6 @@
 // The tunnel as both sides say it: addresses, headers of the proof, frames, close codes. No I/O.
 
-import { type Bytes, decodeBase64url, encodeBase64url } from './base64url.ts'
+import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './base64url.ts'
 import { isLabel } from './labels.ts'
 import { CERTIFICATE_BYTES, INSTANCE_ID_CHARACTERS, TUNNEL_FRAME_BYTES } from './limits.ts'
 import { isObject, type Json, type JsonObject, readJson } from './strict-json.ts'
@@ -83,7 +83,7 @@ export const frameText = (frame: RunnerFrame | ControlFrame): string => JSON.str
 function parseFrame<F extends { readonly type: string }>(readers: FrameReaders<F>, message: unknown): F | null {
   // Every frame is text; a UTF-16 length over the bound is over it in UTF-8 too.
   if (typeof message !== 'string' || message.length > TUNNEL_FRAME_BYTES) return null
-  const bytes = new TextEncoder().encode(message)
+  const bytes = utf8(message)
   if (bytes.length > TUNNEL_FRAME_BYTES) return null
   const reading = readJson(bytes)
   if (!reading.ok || !isObject(reading.value)) return null
@@ -131,18 +131,10 @@ export function parseProof(header: string): { readonly challenge: string; readon
 }
 
 /** A structured field's byte sequence (RFC 8941 §3.3.5). */
-export const formatClientCert = (der: Uint8Array): string =>
-  `:${btoa(Array.from(der, (byte) => String.fromCharCode(byte)).join(''))}:`
+export const formatClientCert = (der: Uint8Array): string => `:${encodeBase64(der)}:`
 
 /** The DER in a `Client-Cert` header or in the edge's `certRFC9440`; null for anything but one byte sequence. */
 export function parseClientCert(header: string): Bytes | null {
   if (header.length > (CERTIFICATE_BYTES / 3) * 4 + 6 || header.length < 3) return null
-  if (!header.startsWith(':') || !header.endsWith(':')) return null
-  try {
-    const der = Uint8Array.from(atob(header.slice(1, -1)), (character) => character.charCodeAt(0))
-    // atob skips white space and spare bits: only the one spelling of the bytes is taken.
-    return formatClientCert(der) === header ? der : null
-  } catch {
-    return null
-  }
+  return header.startsWith(':') && header.endsWith(':') ? decodeBase64(header.slice(1, -1)) : null
 }

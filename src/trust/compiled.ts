@@ -1,6 +1,7 @@
 // The trust file as the Worker uses it: checked, defaults filled in, shorthands expanded. JSON all through.
 
-import { hex, utf8 } from '../protocol/base64url.ts'
+import { utf8 } from '../protocol/base64url.ts'
+import { sha256Hex } from '../protocol/digest.ts'
 import type { KubernetesMode } from '../protocol/modes.ts'
 import type { JsonObject } from '../protocol/strict-json.ts'
 import type { Seconds } from '../protocol/time.ts'
@@ -65,9 +66,8 @@ export interface KubernetesMapping {
 }
 
 /** Names the content: SHA-256 in hex of the JSON. */
-export async function hashOf(content: Omit<CompiledTrust, 'hash'>): Promise<string> {
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', utf8(JSON.stringify(content)))))
-}
+export const hashOf = (content: Omit<CompiledTrust, 'hash'>): Promise<string> =>
+  sha256Hex(utf8(JSON.stringify(content)))
 
 /**
  * Takes what the compiler made, and throws for anything else, so that a Worker with another does not start.

@@ -1,5 +1,7 @@
 // What stands between workerd's port and the Worker in `muster dev`: takes the terminator's word, and nobody else's.
 
+import { equalBytes, utf8 } from '../protocol/base64url.ts'
+
 /** What the local edge adds to the Worker's environment. */
 export interface LocalEdgeEnv {
   /** What the terminator proves itself with, anew for every run. */
@@ -26,7 +28,7 @@ export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & Local
   return {
     async fetch(request, env, context) {
       const { edge, ...cf } = (request.cf ?? {}) as { readonly edge?: Word }
-      if (edge === undefined || !isSame(edge.secret, env.EDGE_SECRET)) {
+      if (edge === undefined || !equalBytes(utf8(edge.secret), utf8(env.EDGE_SECRET))) {
         return new Response('only the local edge may call this port\n', { status: 403 })
       }
       const url = new URL(request.url)
@@ -83,9 +85,4 @@ async function pump(body: ReadableStream<Uint8Array>, writer: WritableStreamDefa
   } catch {
     await writer.abort().catch(drop)
   }
-}
-
-function isSame(given: string, secret: string): boolean {
-  const [a, b] = [given, secret].map((text) => new TextEncoder().encode(text))
-  return a !== undefined && b !== undefined && a.length === b.length && crypto.subtle.timingSafeEqual(a, b)
 }

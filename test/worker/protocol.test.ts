@@ -1,7 +1,7 @@
 // What both sides say: JSON, base64url, ids, shapes, problem documents.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { decodeBase64url, encodeBase64url } from '../../src/protocol/base64url.ts'
+import { decodeBase64, decodeBase64url, encodeBase64, encodeBase64url } from '../../src/protocol/base64url.ts'
 import { parseEnrollRequest, parseEvidence } from '../../src/protocol/enroll.ts'
 import { isLabel } from '../../src/protocol/labels.ts'
 import { REASONS, type Reason } from '../../src/protocol/reasons.ts'
@@ -85,6 +85,22 @@ describe('base64url', () => {
 
   test.each(['AB==', 'A', 'AB', 'A+/B', 'AA\n', ' AAA', 'AAAAA'])('refuses %j', (text) => {
     expect(decodeBase64url(text)).toBeNull()
+  })
+})
+
+describe('base64', () => {
+  test('reads back what it wrote, and nothing but that', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 1, maxLength: 70 }), fc.string({ maxLength: 12 }), (bytes, text) => {
+        expect(decodeBase64(encodeBase64(bytes))).toEqual(bytes)
+        const read = decodeBase64(text)
+        if (read !== null) expect(encodeBase64(read)).toBe(text)
+      }),
+    )
+  })
+
+  test.each(['', 'AB==', 'AA', 'A===', 'AAA', 'AAB=', '-_AA', 'AA\n=', 'AA==AA=='])('refuses %j', (text) => {
+    expect(decodeBase64(text)).toBeNull()
   })
 })
 

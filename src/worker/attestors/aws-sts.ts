@@ -1,6 +1,7 @@
 // `aws-sts`: AWS itself says who signed a GetCallerIdentity request. The request is built here; from the caller come
 // only the headers that AWS's signature covers (CVE-2020-16250 is what happens otherwise).
 
+import { utf8 } from '../../protocol/base64url.ts'
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
 import { type Result, refuse } from '../../protocol/refusals.ts'
 import { toMilliseconds } from '../../protocol/time.ts'
@@ -54,7 +55,7 @@ async function askSts(
     method: 'POST',
     headers,
     // As bytes: to text the runtime would give a content type of its own.
-    body: new TextEncoder().encode(BODY),
+    body: utf8(BODY),
     redirect: 'manual',
     signal: AbortSignal.timeout(toMilliseconds(FETCH_TIMEOUT)),
   } satisfies RequestInit
