@@ -127,6 +127,8 @@ export class Agent {
     if (this.#stop.signal.aborted) return null
     const post = world.post ?? poster(config.network)
     await this.#enroll(config, post, store, possession)
+    // What came in the meantime was kept; a runner that was told to stop does not connect any more.
+    if (this.#stop.signal.aborted) return null
     this.#secrets = secrets
 
     this.#enter('connect')

@@ -1,0 +1,272 @@
+// `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connect, createServer, type TLSSocket } from 'node:tls'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { Runner, RunnerError } from '../../src/runner/index.ts'
+import { FakeControlPlane } from '../fakes/control-plane.ts'
+import { PROJECT, type RunningEdge, startEdge } from './edge.ts'
+import type { Line } from './runner-harness.ts'
+
+const MAIN = join(PROJECT, 'src/cli/main.ts')
+
+interface RunningRunner {
+  readonly child: ChildProcess
+  readonly lines: Line[]
+  readonly text: string[]
+  readonly exited: Promise<number | null>
+  /** The first line that fits; rejects where the process ends before. */
+  readonly line: (fits: (line: Line) => boolean) => Promise<Line>
+}
+
+const children: ChildProcess[] = []
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+})
+
+function run(env: Readonly<Record<string, string>>, args: readonly string[] = []): RunningRunner {
+  const child = spawn(process.execPath, [MAIN, 'runner', ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { PATH: process.env.PATH ?? '', ...env },
+  })
+  children.push(child)
+  const lines: Line[] = []
+  const text: string[] = []
+  let look = () => {}
+  createInterface({ input: child.stdout as NodeJS.ReadableStream }).on('line', (one) => {
+    text.push(one)
+    lines.push(JSON.parse(one))
+    look()
+  })
+  const exited = new Promise<number | null>((resolve) => child.on('close', resolve))
+  const line = (fits: (line: Line) => boolean): Promise<Line> =>
+    new Promise((resolve, reject) => {
+      look = () => {
+        const found = lines.find(fits)
+        if (found !== undefined) resolve(found)
+      }
+      look()
+      exited.then((code) => reject(new Error(`the runner ended with ${code}:\n${text.join('\n')}`)))
+    })
+  return { child, lines, text, exited, line }
+}
+
+const isReady = (line: Line): boolean => line.state === 'ready'
+const scratch = (): string => mkdtempSync(join(tmpdir(), 'muster-runner-'))
+
+describe('against the local edge', () => {
+  let edge: RunningEdge
+  beforeAll(async () => {
+    edge = await startEdge()
+  })
+  afterAll(() => edge.stop())
+
+  async function mint(): Promise<string> {
+    const { stdout, stderr } = await edge.muster('token', 'mint', '--tenant', 'acme', '--json')
+    if (stdout === '') throw new Error(stderr)
+    return JSON.parse(stdout).token
+  }
+  const overTls = () => ({ RUNNER_ENROLL_URL: edge.tlsUrl, RUNNER_CA_PEM: edge.caFile })
+
+  test('it gets ready over mTLS, answers probes, and stops on SIGTERM with 0 within five seconds', async () => {
+    const token = await mint()
+    const runner = run({ ...overTls(), RUNNER_BOOTSTRAP_TOKEN: token, RUNNER_HEALTH_PORT: '0' })
+    const { healthPort } = await runner.line(({ state }) => state === 'liveness')
+    await runner.line(isReady)
+    const probe = async (path: string) => (await fetch(`http://127.0.0.1:${healthPort}${path}`)).status
+    expect([await probe('/healthz'), await probe('/readyz'), await probe('/')]).toEqual([200, 200, 404])
+    const asked = performance.now()
+    runner.child.kill('SIGTERM')
+    expect(await runner.exited).toBe(0)
+    expect(performance.now() - asked).toBeLessThan(5000)
+    expect(runner.text.join('\n')).not.toContain(token)
+    expect(runner.text.join('\n')).not.toMatch(/BEGIN|muster_bt_/)
+  })
+
+  test('where the edge sees no certificate it signs a challenge; a restart renews from RUNNER_IDENTITY_DIR', async () => {
+    const folder = scratch()
+    const first = run({
+      RUNNER_ENROLL_URL: edge.url,
+      RUNNER_BOOTSTRAP_TOKEN: await mint(),
+      RUNNER_IDENTITY_DIR: folder,
+    })
+    await first.line(isReady)
+    first.child.kill('SIGKILL')
+    await first.exited
+    const second = run({ ...overTls(), RUNNER_IDENTITY_DIR: folder })
+    const renewed = await second.line(({ message }) => message === 'renewed')
+    await second.line(isReady)
+    expect(renewed.enrollmentId).toBe(first.lines.find(({ message }) => message === 'enrolled')?.enrollmentId)
+  })
+
+  test('a ban closes its tunnel, and it ends with 77', async () => {
+    const runner = run({ ...overTls(), RUNNER_BOOTSTRAP_TOKEN: await mint() })
+    const { enrollmentId } = await runner.line(({ message }) => message === 'enrolled')
+    await runner.line(isReady)
+    expect((await edge.muster('ban', '--enrollment', String(enrollmentId))).code).toBe(0)
+    await fetch(`${edge.url}/cdn-cgi/local/scheduled`)
+    expect(await runner.exited).toBe(77)
+    expect(runner.lines.find(({ message }) => message === 'tunnel closed')).toMatchObject({ code: 4003 })
+  })
+
+  test('a token that was spent on another key is refused three times, exit 77', async () => {
+    const token = await mint()
+    const first = run({ ...overTls(), RUNNER_BOOTSTRAP_TOKEN: token })
+    await first.line(isReady)
+    const second = run({ ...overTls(), RUNNER_BOOTSTRAP_TOKEN: token })
+    expect(await second.exited).toBe(77)
+    const refused = second.lines.filter(({ code }) => code === 'attestation_invalid')
+    expect(refused).toHaveLength(3)
+    expect(refused[0]).toMatchObject({ level: 'error', message: 'enrollment refused: the credential, not the network' })
+  })
+
+  test('as a library it gives identity, secure context and events', async () => {
+    const runner = new Runner({ env: { ...overTls(), RUNNER_BOOTSTRAP_TOKEN: await mint() } })
+    const events: string[] = []
+    runner.on('ready', () => events.push('ready'))
+    expect(runner.identity).toBeNull()
+    expect(() => runner.secureContext).toThrow('no live certificate')
+    await runner.start()
+    expect(runner.identity).toMatchObject({
+      tenant: 'acme',
+      spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
+      runnerId: null,
+    })
+    expect(events).toEqual(['ready'])
+    await runner.stop()
+    expect(await runner.ended()).toBe(0)
+  })
+})
+
+describe('against a control plane that is told what to do', () => {
+  let plane: FakeControlPlane
+  beforeAll(async () => {
+    plane = await FakeControlPlane.start()
+  })
+  afterAll(() => plane.stop())
+  afterEach(() => {
+    plane.next.length = 0
+    plane.respond = () => undefined
+    plane.issuing.lifetime = 900
+  })
+  const env = (more: Readonly<Record<string, string>> = {}) => ({
+    RUNNER_ENROLL_URL: plane.url,
+    RUNNER_BOOTSTRAP_TOKEN: 't',
+    ...more,
+  })
+
+  test('a SIGTERM in flight waits for the answer and keeps it (sigterm-in-flight)', async () => {
+    const folder = scratch()
+    const asked = Promise.withResolvers<void>()
+    plane.next.push((request, response) => {
+      asked.resolve()
+      void sleep(700).then(async () => response.end(JSON.stringify(await plane.issue(request))))
+      return 'taken'
+    })
+    const runner = run(env({ RUNNER_IDENTITY_DIR: folder }))
+    await asked.promise
+    expect(existsSync(join(folder, 'enrollment.json'))).toBe(true)
+    runner.child.kill('SIGTERM')
+    expect(await runner.exited).toBe(0)
+    expect(JSON.parse(readFileSync(join(folder, 'identity.json'), 'utf8')).certificate).toContain('BEGIN CERTIFICATE')
+  })
+
+  test('a SIGTERM while a server hangs ends it within five seconds, and a second at once (sighup-twice)', async () => {
+    const sent = async (count: number) => {
+      while (plane.enrolls.length < count) await sleep(20)
+    }
+    plane.requests.length = 0
+    plane.respond = () => 'taken'
+    const runner = run(env())
+    await sent(1)
+    const asked = performance.now()
+    runner.child.kill('SIGTERM')
+    expect(await runner.exited).toBe(0)
+    expect(performance.now() - asked).toBeLessThan(5000)
+    const other = run(env())
+    await sent(2)
+    other.child.kill('SIGTERM')
+    await sleep(100)
+    other.child.kill('SIGTERM')
+    expect(await other.exited).toBe(143)
+  })
+
+  test('a SIGTERM while it backs off ends it at once (sigterm-in-backoff)', async () => {
+    plane.respond = () => ({ status: 503, headers: { 'retry-after': '300' }, body: '' })
+    const runner = run(env())
+    await runner.line(({ level }) => level === 'warn')
+    runner.child.kill('SIGTERM')
+    expect(await runner.exited).toBe(0)
+  })
+
+  test('a certificate of five seconds is renewed while it lives, and the tunnel follows it', async () => {
+    plane.issuing.lifetime = 5
+    const runner = new Runner({ env: env() })
+    const renewed = Promise.withResolvers<void>()
+    runner.on('renewed', () => renewed.resolve())
+    await runner.start()
+    const first = runner.secureContext
+    await renewed.promise
+    expect(runner.secureContext).not.toBe(first)
+    expect(runner.secureContext).toBe(runner.secureContext)
+    await runner.stop()
+  })
+
+  test('two services meet over mTLS with the contexts of their runners', async () => {
+    const [server, client] = [new Runner({ env: env() }), new Runner({ env: env() })]
+    await server.start()
+    await client.start()
+    const listener = createServer({
+      SNICallback: (_name, give) => give(null, server.secureContext),
+      requestCert: true,
+      rejectUnauthorized: true,
+    })
+    // A server asks for client certificates with the context that it was made with.
+    listener.setSecureContext({
+      cert: server.identity?.certificate ?? '',
+      key: server.identity?.privateKey ?? '',
+      ca: server.identity?.trustBundle ?? '',
+    })
+    const met = new Promise<TLSSocket>((resolve) => listener.on('secureConnection', resolve))
+    await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
+    const address = listener.address()
+    const port = typeof address === 'object' && address !== null ? address.port : 0
+    const socket = connect({
+      ...{ port, host: '127.0.0.1', servername: 'runner.test', secureContext: client.secureContext },
+      // A SPIFFE ID is no host name: the caller compares it.
+      checkServerIdentity: () => undefined,
+    })
+    const peer = await met
+    expect(peer.authorized).toBe(true)
+    expect(peer.getPeerX509Certificate()?.subjectAltName).toBe(`URI:${client.identity?.spiffeId}`)
+    socket.destroy()
+    listener.close()
+    await Promise.all([server.stop(), client.stop()])
+  })
+
+  test('an end before it is ready rejects the start, one after it is an event', async () => {
+    const wrong = new Runner({ env: { RUNNER_ENROLL_URL: plane.url } })
+    await expect(wrong.start()).rejects.toMatchObject({ name: 'RunnerError', exitCode: 78 })
+    const runner = new Runner({ env: env() })
+    const lost = new Promise<RunnerError>((resolve) => runner.on('lost', resolve))
+    await runner.start()
+    plane.respond = () => ({ status: 403, body: JSON.stringify({ code: 'banned', detail: 'd', requestId: 'r' }) })
+    plane.sockets.at(-1)?.close(4003)
+    const error = await lost
+    expect(error).toBeInstanceOf(RunnerError)
+    expect(error.exitCode).toBe(77)
+    expect(runner.identity === null || plane.sockets.at(-1)?.readyState === 3).toBe(true)
+  })
+
+  test('wrong arguments are a mistake of configuration, help is not', async () => {
+    const wrong = run(env(), ['--bogus'])
+    expect(await wrong.exited).toBe(78)
+    expect(wrong.lines).toHaveLength(1)
+    expect(wrong.lines[0]).toMatchObject({ level: 'error' })
+  })
+})
