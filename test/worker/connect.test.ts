@@ -96,7 +96,9 @@ describe('a runner is named', () => {
     expect(await outcome(await post(door, token, JSON.stringify({ runner_id: NODE })))).toBe('named')
     expect(await outcome(await post(door, token, '{"runnerId":""}'))).toBe('named')
     const other = await post(door, token, '{"runnerId":"c0/node-b"}')
+    const told = await other.clone().text()
     expect([other.status, await outcome(other)]).toEqual([403, 'permission_denied'])
+    expect(told).toContain('runner_id is not the one that the token proves')
     expect(await door.eventOf(other)).toMatchObject({ reason: 'runner_id_mismatch', proven: true })
   })
 

@@ -94,11 +94,10 @@ function callIn(call: Call | null): Call {
 
 function errorOf(refusal: Refusal, caller: Caller): ConnectError {
   const { problem, retryAfter } = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
-  return new ConnectError(
-    problem.detail,
-    codeOf(refusal),
-    retryAfter === null ? {} : { 'retry-after': String(retryAfter) },
-  )
+  // Told to whoever proved another ID, so it gives nothing away.
+  const detail =
+    refusal.reason === 'runner_id_mismatch' ? 'runner_id is not the one that the token proves' : problem.detail
+  return new ConnectError(detail, codeOf(refusal), retryAfter === null ? {} : { 'retry-after': String(retryAfter) })
 }
 
 /** A failed proof is told from everything else, and no failed proof from another. */
