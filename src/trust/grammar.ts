@@ -34,7 +34,7 @@ export const isSubdomain = (text: string): boolean =>
 /** 12 ASCII digits. */
 export const isAwsAccount = (text: string): boolean => text.length === 12 && everyCharacter(text, isDigit)
 
-/** IAM names: letters, digits and `+=,.@_-`, at most 64. */
+/** Names of roles, users and sessions (IAM and STS API references): `[\w+=,.@-]`, at most 64. */
 export const isIamName = (text: string): boolean =>
   text.length >= 1 &&
   text.length <= 64 &&

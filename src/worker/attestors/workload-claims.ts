@@ -3,11 +3,11 @@
 
 import { CLOCK_LEEWAY } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { everyCharacter, isLowerOrDigit } from '../../protocol/spiffe-id.ts'
 import { isObject, type Json, type JsonObject } from '../../protocol/strict-json.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { KubernetesClaims } from '../../trust/claims.ts'
 import type { Cluster } from '../../trust/compiled.ts'
+import { isSubdomain } from '../../trust/grammar.ts'
 
 /** Audience, times, life, ServiceAccount, pod and node, in this order. */
 export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSeconds): Result<KubernetesClaims> {
@@ -26,15 +26,15 @@ export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSec
   if (!isObject(workload)) return refuse('workload_claims')
   const { namespace } = workload
   const serviceAccount = nameIn(workload.serviceaccount)
-  if (!isRfc1123Name(namespace) || !isRfc1123Name(serviceAccount)) return refuse('workload_claims')
+  if (!isName(namespace) || !isName(serviceAccount)) return refuse('workload_claims')
   if (claims.sub !== `system:serviceaccount:${namespace}:${serviceAccount}`) return refuse('workload_claims')
 
   const pod = nameIn(workload.pod)
-  if (!isRfc1123Name(pod)) return refuse('pod_claim')
+  if (!isName(pod)) return refuse('pod_claim')
   const facts = { mode: cluster.mode, cluster: cluster.name, namespace, serviceAccount, pod }
   if (workload.node === undefined && cluster.nodeOptional) return ok({ ...facts, node: null })
   const node = nameIn(workload.node)
-  return isRfc1123Name(node) ? ok({ ...facts, node }) : refuse('node_claim')
+  return isName(node) ? ok({ ...facts, node }) : refuse('node_claim')
 }
 
 /** Exact membership. A string is one audience, never a text to search in; an array of anything else is none. */
@@ -45,16 +45,5 @@ function isMeantForUs(aud: Json | undefined, audiences: readonly string[]): bool
 
 const nameIn = (reference: Json | undefined): Json | undefined => (isObject(reference) ? reference.name : undefined)
 
-/**
- * An RFC 1123 subdomain as Kubernetes checks it: at most 253 characters, parts of `[a-z0-9-]` that begin and end
- * with no hyphen. So it holds no `/` and no `_`, and a runner ID made of it can be read one way only.
- */
-function isRfc1123Name(name: Json | undefined): name is string {
-  return typeof name === 'string' && name.length <= 253 && name.split('.').every(isRfc1123Part)
-}
-
-const isRfc1123Part = (part: string): boolean =>
-  part !== '' &&
-  everyCharacter(part, (c) => isLowerOrDigit(c) || c === '-') &&
-  !part.startsWith('-') &&
-  !part.endsWith('-')
+/** So it holds no `/` and no `_`, and a runner ID made of it can be read one way only. */
+const isName = (name: Json | undefined): name is string => typeof name === 'string' && isSubdomain(name)

@@ -4,9 +4,10 @@ import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { everyCharacter, isLowerOrDigit, parseSpiffeId } from '../../protocol/spiffe-id.ts'
+import { everyCharacter, parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtractSeconds } from '../../protocol/time.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
+import { isAwsAccount, isClusterName } from '../../trust/grammar.ts'
 
 /** Everything that the CA may believe, decided before it is asked. */
 export interface Grant {
@@ -63,11 +64,11 @@ function isSource(mode: ProvenMode, source: string): boolean {
     case 'provisioned':
       return source === ''
     case 'aws-sts':
-      return source.length === 12 && everyCharacter(source, (c) => c >= '0' && c <= '9')
+      return isAwsAccount(source)
     case 'gke-oidc':
     case 'eks-oidc':
     case 'kubernetes':
-      return source.length >= 1 && source.length <= 40 && everyCharacter(source, (c) => isLowerOrDigit(c) || c === '-')
+      return isClusterName(source)
   }
 }
 

@@ -1,5 +1,6 @@
 // Bounds on a request before anything of it is parsed: scheme, media type, bytes.
 
+import { readUpTo } from '../../protocol/bounded.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { type Json, readJson } from '../../protocol/strict-json.ts'
@@ -17,21 +18,8 @@ export async function readJsonBody(request: Request): Promise<Result<Json>> {
 export async function readBytes(request: Request, limit: number): Promise<Result<Uint8Array>> {
   const tooLarge = refuse('body_too_large', { detail: `the body is over ${limit} bytes` })
   if (Number(request.headers.get('content-length') ?? 0) > limit) return tooLarge
-  if (request.body === null) return ok(new Uint8Array(0))
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of request.body) {
-    length += chunk.byteLength
-    if (length > limit) return tooLarge
-    chunks.push(chunk)
-  }
-  const whole = new Uint8Array(length)
-  let offset = 0
-  for (const chunk of chunks) {
-    whole.set(chunk, offset)
-    offset += chunk.byteLength
-  }
-  return ok(whole)
+  const bytes = await readUpTo(request.body, limit)
+  return bytes === null ? tooLarge : ok(bytes)
 }
 
 function isJson(contentType: string | null): boolean {

@@ -1,6 +1,7 @@
 // Where a cluster's key set comes from: its bundled file, its jwksURI, or discovery (OpenID Connect Discovery 1.0 §4).
 // Every address is the trust file's or on the issuer's own host: none is taken from a token.
 
+import { readUpTo } from '../../protocol/bounded.ts'
 import { FETCH_TIMEOUT, KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
@@ -78,7 +79,7 @@ async function answerOf(fetch: FetchFunction, url: URL, signal: AbortSignal, wha
     await response.body?.cancel()
     return failed(`${what} answered ${response.status}`)
   }
-  const bytes = await readUpTo(response, KEY_SET_BODY_BYTES)
+  const bytes = await readUpTo(response.body, KEY_SET_BODY_BYTES)
   if (bytes === null) return failed(`${what} sent more than ${KEY_SET_BODY_BYTES} bytes`)
   try {
     // The media type says nothing (S3 sends binary/octet-stream); a byte order mark is stripped by the decoder.
@@ -86,24 +87,6 @@ async function answerOf(fetch: FetchFunction, url: URL, signal: AbortSignal, wha
   } catch {
     return failed(`${what} did not send JSON`)
   }
-}
-
-/** Null where there is more. What a peer announces proves nothing, and compression hides the size: count what comes. */
-async function readUpTo(response: Response, limit: number): Promise<Uint8Array | null> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of response.body ?? []) {
-    length += chunk.byteLength
-    if (length > limit) return null
-    chunks.push(chunk)
-  }
-  const whole = new Uint8Array(length)
-  let offset = 0
-  for (const chunk of chunks) {
-    whole.set(chunk, offset)
-    offset += chunk.byteLength
-  }
-  return whole
 }
 
 const failed = (detail: string) => refuse('keys_fetch_failed', { detail })

@@ -3,6 +3,7 @@
 import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
 import { everyCharacter, isLowerOrDigit } from '../../../protocol/spiffe-id.ts'
 import type { AwsClaims } from '../../../trust/claims.ts'
+import { isAwsAccount, isIamName } from '../../../trust/grammar.ts'
 import type { CallerIdentity } from './sts-answer.ts'
 
 /**
@@ -12,7 +13,7 @@ import type { CallerIdentity } from './sts-answer.ts'
 export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsClaims> {
   const [prefix, partition, service, region, owner, resource, ...rest] = arn.split(':', 7)
   if (prefix !== 'arn' || region !== '' || resource === undefined || rest.length > 0) return refuse('sts_answer')
-  if (owner !== account || account.length !== 12 || !everyCharacter(account, isDigit)) return refuse('sts_answer')
+  if (owner !== account || !isAwsAccount(account)) return refuse('sts_answer')
   if (partition !== 'aws') return refuse('aws_principal')
 
   const claims = (kind: 'role' | 'user', name: string): Result<AwsClaims> =>
@@ -20,7 +21,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsCl
   const [type, ...names] = resource.split('/')
   if (service === 'sts' && type === 'assumed-role') {
     const [role = '', session = '', ...more] = names
-    if (!isName(role) || !isName(session) || more.length > 0) return refuse('sts_answer')
+    if (!isIamName(role) || !isIamName(session) || more.length > 0) return refuse('sts_answer')
     const [roleId = '', ...ofSession] = userId.split(':')
     return isId(roleId) && ofSession.length === 1 && ofSession[0] === session
       ? claims('role', role)
@@ -28,7 +29,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsCl
   }
   if (service === 'iam' && type === 'user') {
     const name = names.pop() ?? ''
-    return isName(name) && isId(userId) && everyCharacter(resource, isPathCharacter)
+    return isIamName(name) && isId(userId) && everyCharacter(resource, isPathCharacter)
       ? claims('user', name)
       : refuse('sts_answer')
   }
@@ -36,11 +37,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsCl
   return refuse('aws_principal')
 }
 
-const isDigit = (c: string): boolean => c >= '0' && c <= '9'
 const isAlphanumeric = (c: string): boolean => isLowerOrDigit(c) || (c >= 'A' && c <= 'Z')
 const isId = (text: string): boolean => text !== '' && text.length <= 128 && everyCharacter(text, isAlphanumeric)
-/** Names of roles, users and sessions (IAM and STS API references): `[\w+=,.@-]`, up to 64. */
-const isName = (text: string): boolean =>
-  text !== '' && text.length <= 64 && everyCharacter(text, (c) => isAlphanumeric(c) || '_+=,.@-'.includes(c))
 /** Paths (IAM API reference): U+0021 to U+007E. */
 const isPathCharacter = (c: string): boolean => c >= '!' && c <= '~'

@@ -1,5 +1,6 @@
 // What STS answered: a caller identity, a refusal whose cause an operator can act on, or an outage.
 
+import { readUpTo } from '../../../protocol/bounded.ts'
 import { STS_BODY_BYTES } from '../../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
 import { everyCharacter } from '../../../protocol/spiffe-id.ts'
@@ -17,7 +18,7 @@ const NAMESPACE = 'https://sts.amazonaws.com/doc/2011-06-15/'
 /** Throws where the connection breaks while the body is read. */
 export async function readAnswer(response: Response): Promise<Result<CallerIdentity>> {
   const { status } = response
-  const bytes = await readBounded(response, STS_BODY_BYTES)
+  const bytes = await readUpTo(response.body, STS_BODY_BYTES)
   if (bytes === null || status === 429 || (status >= 300 && status < 400) || status >= 500) {
     return refuse('sts_unavailable', { claimed: { status: String(status) } })
   }
@@ -102,17 +103,4 @@ function decodeUtf8(bytes: Uint8Array): string | null {
   } catch {
     return null
   }
-}
-
-/** The body, or null where it has more than `limit` bytes; what is over the limit is not received. */
-async function readBounded(response: Response, limit: number): Promise<Uint8Array | null> {
-  const whole = new Uint8Array(limit)
-  let length = 0
-  // Leaving the loop early cancels the stream.
-  for await (const chunk of response.body ?? []) {
-    if (length + chunk.byteLength > limit) return null
-    whole.set(chunk, length)
-    length += chunk.byteLength
-  }
-  return whole.subarray(0, length)
 }
