@@ -1,12 +1,13 @@
 // An operator's CA folder: the root, kept offline, and the issuing certificate that signs.
 
 import { X509Certificate } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Authority } from '../worker/ca/authority.ts'
 import type { CaFolder } from '../worker/ca/create.ts'
 import { CommandError } from './command.ts'
+import { codeOf, makeFolder, readUpTo } from './files.ts'
 
 export const DEFAULT_CA_DIR = '.muster/ca'
 
@@ -38,11 +39,11 @@ export function writeNew(
     dir,
     files.map(([name]) => name),
   )
+  makeFolder(dir)
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 })
     for (const [name, content, mode] of files) writeFileSync(join(dir, name), content, { mode, flag: 'wx' })
   } catch (error) {
-    throw new CommandError(`cannot write to ${dir}: ${reasonOf(error)}`)
+    throw new CommandError(`cannot write to ${dir}: ${codeOf(error)}`)
   }
 }
 
@@ -51,18 +52,17 @@ export function refuseTaken(dir: string, names: readonly string[]): void {
   if (taken !== undefined) throw new CommandError(`${taken} is there already: it is not overwritten`)
 }
 
+/** Many times what a key, or a chain of certificates, has. */
+const CA_FILE_BYTES = 256 * 1024
+
 /** The text of a file of the folder. */
 export function readCaFile(dir: string, name: string): string {
-  try {
-    return readFileSync(join(dir, name), 'utf8')
-  } catch (error) {
-    throw new CommandError(`cannot read ${join(dir, name)}: ${reasonOf(error)}`)
-  }
+  const path = join(dir, name)
+  const bytes = readUpTo(path, CA_FILE_BYTES + 1)
+  if ('fault' in bytes) throw new CommandError(`${path} ${bytes.fault}`)
+  if (bytes.length > CA_FILE_BYTES) throw new CommandError(`${path} has more than ${CA_FILE_BYTES} bytes`)
+  return new TextDecoder().decode(bytes)
 }
-
-/** The system's word for it (`ENOENT`), never a content. */
-const reasonOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
 
 /** The CA of a folder, checked as the Worker checks its secrets; an ended one is refused, too. */
 export async function loadFolder(dir: string): Promise<Authority> {

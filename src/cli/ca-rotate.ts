@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaFile, showCertificates, writeCaFolder } from './ca-folder.ts'
 import { liveCertificates } from './ca-live.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface RotateOptions extends SharedOptions {
   readonly dir: string
@@ -45,7 +45,7 @@ export function rotationText(dir: string): string {
 }
 
 export function rotateCommand() {
-  const rotate = command('rotate', 'replace the certificate authority while runners go on').addHelpText('after', HELP)
+  const rotate = group('rotate', 'replace the certificate authority while runners go on').addHelpText('after', HELP)
   const step = (name: string, summary: string) =>
     command(name, summary).option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
   rotate.addCommand(

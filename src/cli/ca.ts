@@ -16,7 +16,7 @@ import {
 import { type IssueOptions, issue } from './ca-issue.ts'
 import { liveCertificates } from './ca-live.ts'
 import { rotateCommand, rotationState, rotationText } from './ca-rotate.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface DirOptions extends SharedOptions {
   readonly dir: string
@@ -33,7 +33,7 @@ interface ShowOptions extends DirOptions {
 const DEV_VARS = '.dev.vars'
 
 export function caCommand() {
-  const ca = command('ca', 'make the certificate authority, and certificates from it')
+  const ca = group('ca', 'make the certificate authority, and certificates from it')
   ca.addCommand(
     command('init', 'make a root, to be kept offline, and the issuing certificate')
       .option('--dir <dir>', 'the new CA folder', DEFAULT_CA_DIR)

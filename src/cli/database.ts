@@ -7,42 +7,49 @@ import { CommandError, type SharedOptions } from './command.ts'
 import { applyMigrations } from './edge/migrations.ts'
 import { type Project, readProject } from './edge/project.ts'
 import { lockState, type StateFolder, stateFolder } from './edge/state.ts'
-import { isAnswering, queryOverWire, readWire, runQuery } from './edge/wire.ts'
+import { isAnswering, openWire, queryOverWire, readWire, runQuery } from './edge/wire.ts'
 
 /** Milliseconds for other commands to be done with the state. */
 const PATIENCE = 60_000
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
+  // Said before anything else: an edge that runs has no use for the name, and wrangler takes a wrong one for none.
+  const project = options.env === undefined ? null : await readProject(options.env)
   if (options.remote) {
     const { executeRemotely } = await import('./remote-database.ts')
     return workWith((sql, params) => executeRemotely(options, sql, params), work)
   }
   const state = stateFolder(options.persistTo)
   const deadline = Date.now() + PATIENCE
-  let project: Project | null = null
   while (Date.now() < deadline) {
     const wire = readWire(state)
     if (wire !== null && (await isAnswering(wire))) {
       return workWith((sql, params) => queryOverWire(wire, { sql, params }), work)
     }
-    // Miniflare loads while wrangler reads.
-    project ??= (await Promise.all([readProject(options.env), import('./edge/runtime.ts')]))[0]
-    const unlock = lockState(state, 0)
+    const unlock = lockState(state)
     if (unlock !== null) return withState(state, project, work).finally(unlock)
-    await sleep(20 + Math.random() * 80)
+    await sleep(50 + Math.random() * 100)
   }
   throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
-async function withState<T>(state: StateFolder, project: Project, work: (db: Database) => Promise<T>): Promise<T> {
-  const { startDatabase } = await import('./edge/runtime.ts')
+async function withState<T>(state: StateFolder, known: Project | null, work: (db: Database) => Promise<T>): Promise<T> {
+  // Miniflare loads while wrangler reads.
+  const [project, { startDatabase }] = await Promise.all([known ?? readProject(), import('./edge/runtime.ts')])
   const { miniflare, stop } = await startDatabase(state, project)
   try {
     const database = await miniflare.getD1Database('DB')
     await applyMigrations(database, project.migrations)
-    return await workWith((sql, params) => runQuery(database, { sql, params }), work)
+    // The start takes seconds: those that wait for the state are served along.
+    const wire = await openWire(state, database, { lasting: false })
+    try {
+      return await workWith((sql, params) => runQuery(database, { sql, params }), work)
+    } finally {
+      await wire.unused()
+      wire.close()
+    }
   } finally {
     await stop()
   }

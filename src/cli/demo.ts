@@ -20,6 +20,8 @@ export interface DemoOptions {
   readonly persistTo: string
   readonly trust: string
   readonly log: EdgeLog
+  /** From then on nobody waits for the runner. */
+  readonly ending: AbortSignal
 }
 
 export interface Demo {
@@ -38,14 +40,15 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   const runner = bootRunner(options, folder, await mint(options))
-  await Promise.race([runner.ready, runner.exited, sleep(READY_WITHIN, undefined, { ref: false })])
+  const patience = sleep(READY_WITHIN, undefined, { ref: false, signal: options.ending }).catch(() => {})
+  await Promise.race([runner.ready, runner.exited, patience])
   return { screen: await screenOf(options, folder, runner.state()), stop: runner.stop }
 }
 
 /** The same command that the screen goes on to name. */
-async function mint({ tenant, persistTo, trust }: DemoOptions): Promise<string> {
+async function mint({ tenant, persistTo, trust, ending }: DemoOptions): Promise<string> {
   const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
-  const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust])
+  const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust], { signal: ending })
   return JSON.parse(stdout).token
 }
 const CLI = join(PROJECT, 'src/cli/main.ts')

@@ -61,10 +61,10 @@ function splitOnce(text: string): [string, string?] {
 }
 
 async function dev(options: DevOptions): Promise<void> {
+  const ending = stopSignal()
+  const log = new EdgeLog(options.json ?? false)
   // Loaded here: the other commands start without workerd and wrangler.
   const [{ startEdge }, { readTrust }] = await Promise.all([import('./edge/start.ts'), import('./trust.ts')])
-  const stopped = stopSignal()
-  const log = new EdgeLog(options.json ?? false)
   const trust = await readTrust(options.trust)
   const edge = await startEdge({
     port: options.port,
@@ -75,36 +75,48 @@ async function dev(options: DevOptions): Promise<void> {
     origins: options.outbound ?? new Map(),
     rateLimits: options.rateLimits ?? false,
     environment: options.env,
+    ending,
     log: (level, message) => log.write('worker', level, message),
+  }).catch((error: unknown) => {
+    // What was opened is closed; what is still being loaded is for nobody.
+    if (ending.aborted) process.exit()
+    throw error
   })
   const { url, tlsUrl, caFile } = edge
   print(options, { event: 'ready', url, tlsUrl, caFile }, () => screen(url, tlsUrl, caFile))
   log.begin()
-  const demo = options.demo ? await startDemonstration(options, edge, trust, log) : null
-  await stopped
+  const demo = options.demo ? await startDemonstration(options, edge, trust, log, ending) : null
+  if (!ending.aborted) await new Promise((resolve) => ending.addEventListener('abort', resolve))
   await demo?.stop()
   await edge.stop()
 }
 
 /** Null where it could not be started: the edge is there all the same. */
-async function startDemonstration(options: DevOptions, edge: Edge, trust: CompiledTrust, log: EdgeLog) {
+async function startDemonstration(
+  options: DevOptions,
+  edge: Edge,
+  trust: CompiledTrust,
+  log: EdgeLog,
+  ending: AbortSignal,
+) {
   const { startDemo } = await import('./demo.ts')
   const tenant = trust.tenants[0] ?? trust.bootstrapTenant
   try {
-    const demo = await startDemo({ edge, tenant, persistTo: options.persistTo, trust: options.trust, log })
-    if (!options.json) process.stdout.write(demo.screen)
+    const demo = await startDemo({ edge, tenant, persistTo: options.persistTo, trust: options.trust, log, ending })
+    if (!options.json && !ending.aborted) process.stdout.write(demo.screen)
     return demo
   } catch (error) {
+    if (ending.aborted) return null
     log.write('demo', 'error', `no runner was started: ${error instanceof Error ? error.message : String(error)}`)
     return null
   }
 }
 
-/** Resolves on SIGINT, SIGTERM or SIGHUP. Ctrl-C under npm comes twice: from the terminal and from npm. */
-function stopSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve())
-  })
+/** Fires on SIGINT, SIGTERM or SIGHUP. Ctrl-C under npm comes twice: from the terminal and from npm. */
+function stopSignal(): AbortSignal {
+  const controller = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => controller.abort())
+  return controller.signal
 }
 
 const screen = (url: string, tlsUrl: string, caFile: string): string => `${bold('muster dev is ready')}

@@ -1,19 +1,25 @@
 // The operator's commands and how they end: 0 done, 1 refused.
 
+import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { printable } from '../protocol/labels.ts'
 import { banCommand, bansCommand, unbanCommand } from './bans.ts'
 import { caCommand } from './ca.ts'
-import { CommandError } from './command.ts'
+import { CommandError, group, shareOptions } from './command.ts'
 import { devCommand } from './dev.ts'
 import { drainCommand } from './drain.ts'
 import { eventsCommand, explainCommand } from './events.ts'
 import { tokenCommand } from './token.ts'
 import { trustCommand } from './trust.ts'
 
-const program = new Command('muster')
-  .description('The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.')
-  .enablePositionalOptions()
-  .helpOption('-h, --help', 'show this help')
+const { version }: { version: string } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+)
+
+const program = group(
+  'muster',
+  'The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.',
+).version(version, '--version', 'print the version')
 
 program.addCommand(devCommand())
 program.addCommand(caCommand())
@@ -25,6 +31,7 @@ program.addCommand(bansCommand())
 program.addCommand(drainCommand())
 program.addCommand(eventsCommand())
 program.addCommand(explainCommand())
+shareOptions(program)
 // Listed here; main.ts starts it.
 program.addCommand(
   new Command('runner').summary('enroll this machine, keep its certificate alive, hold its tunnel open'),
@@ -35,8 +42,17 @@ export async function runProgram(): Promise<void> {
   try {
     await program.parseAsync()
   } catch (error) {
-    if (!(error instanceof CommandError)) throw error
-    process.stderr.write(`muster: ${error.message}\n`)
+    const line = refusalOf(error)
+    if (line === null) throw error
+    process.stderr.write(`muster: ${line}\n`)
     process.exitCode = 1
   }
+}
+
+/** What a person can act on. Null: a bug, whose place in the code is worth more than a line. */
+function refusalOf(error: unknown): string | null {
+  if (error instanceof CommandError) return error.message
+  // A file or a folder that the system refuses is the operator's, whichever command met it.
+  if (!(error instanceof Error && 'syscall' in error && 'path' in error && 'code' in error)) return null
+  return printable(`${error.path}: ${error.syscall} is refused (${error.code})`)
 }

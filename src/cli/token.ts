@@ -7,7 +7,7 @@ import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../pro
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface MintOptions extends SharedOptions {
   readonly tenant?: string
@@ -19,7 +19,7 @@ interface MintOptions extends SharedOptions {
 const LISTED = 1000
 
 export function tokenCommand() {
-  const token = command('token', 'mint, list and revoke what runners enroll with')
+  const token = group('token', 'mint, list and revoke what runners enroll with')
   token.addCommand(
     command('mint', 'mint a token; it is shown once and kept as a hash')
       .option('--tenant <slug>', 'the tenant that its holder enrolls into')

@@ -1,19 +1,20 @@
 // `muster trust`: check, compile and describe the trust file; and the trust file as other commands read it.
 
-import { closeSync, mkdirSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { KEY_SET_BODY_BYTES } from '../protocol/limits.ts'
 import { type Compilation, compileTrust } from '../trust/compile.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../trust/document.ts'
 import { TRUST_SCHEMA } from '../trust/schema.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { CommandError, command, group, print, type SharedOptions } from './command.ts'
+import { makeFolder, readUpTo } from './files.ts'
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
 
 export function trustCommand() {
-  const trust = command('trust', 'the trust file: who may enroll, and into which tenant')
+  const trust = group('trust', 'the trust file: who may enroll, and into which tenant')
   trust.addCommand(
     command('check', 'name every mistake in the trust file, with its line and column')
       .addHelpText('after', '\nWith --remote, a caFile that only `muster dev` can honour is a mistake too.')
@@ -55,25 +56,6 @@ function readWhole(path: string): Uint8Array | { readonly fault: string } {
     : { fault: `has more than ${KEY_SET_BODY_BYTES} bytes` }
 }
 
-/** At most `limit` bytes, whatever the path leads to. */
-function readUpTo(path: string, limit: number): Uint8Array | { readonly fault: string } {
-  const bytes = new Uint8Array(limit)
-  let length = 0
-  try {
-    const file = openSync(path, 'r')
-    try {
-      for (let read = -1; read !== 0 && length < limit; length += read)
-        read = readSync(file, bytes, length, limit - length, null)
-    } finally {
-      closeSync(file)
-    }
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
-    return { fault: code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})` }
-  }
-  return bytes.subarray(0, length)
-}
-
 const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
   mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
 
@@ -111,7 +93,7 @@ async function build(options: SharedOptions): Promise<void> {
     withdraw()
     return refuse(options, compilation)
   }
-  mkdirSync(dirname(COMPILED), { recursive: true })
+  makeFolder(dirname(COMPILED))
   const draft = join(dirname(COMPILED), `trust.json.${process.pid}`)
   writeFileSync(draft, JSON.stringify(compilation.trust))
   renameSync(draft, COMPILED)

@@ -134,7 +134,7 @@ describe('muster ca show', () => {
   test('names a folder that is not there', async () => {
     expect(await muster('ca', 'show', '--dir', 'none')).toMatchObject({
       code: 1,
-      stderr: 'muster: cannot read none/issuing.pem: ENOENT\n',
+      stderr: 'muster: none/issuing.pem does not exist\n',
     })
   })
 
@@ -205,7 +205,7 @@ describe('muster ca issue', () => {
     ['more than 90 days', ['--tenant', 'acme', '--ttl', '2161h'], '--ttl "2161h" must be'],
     ['days', ['--tenant', 'acme', '--ttl', '30d'], '--ttl "30d" must be'],
     ['no time', ['--tenant', 'acme', '--ttl', '0s'], '--ttl "0s" must be'],
-    ['another folder', ['--tenant', 'acme', '--dir', 'none'], 'cannot read none/issuing.key.pem: ENOENT'],
+    ['another folder', ['--tenant', 'acme', '--dir', 'none'], 'none/issuing.key.pem does not exist'],
     ['a mixed folder', ['--tenant', 'acme', '--dir', 'mixed'], 'mixed: CA_KEY and CA_CERT are not a pair'],
   ])('refuses %s in one line, and writes nothing', async (_, args, expected) => {
     const { code, stderr } = await issue('--out', 'refused', ...args)

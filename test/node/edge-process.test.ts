@@ -1,12 +1,12 @@
 // `muster dev` as a process: its first line, its end, its state, what it refuses.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, test } from 'vitest'
-import { type RunningEdge, runMuster, startEdge } from './edge.ts'
+import { PROJECT, type RunningEdge, runMuster, startEdge } from './edge.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
@@ -78,6 +78,14 @@ describe('an edge that runs', () => {
     expect((await tokensOf(edge)).sort()).toEqual(ids.sort())
   })
 
+  test('has no other environment than those of wrangler.toml', async () => {
+    expect(await edge.muster('token', 'list', '--env', 'nope')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'muster: wrangler.toml: there is no environment "nope"\n',
+    })
+  })
+
   test('keeps its keys and its wire to its owner', () => {
     for (const file of ['ca.key.pem', 'tls.key.pem', 'edge.json']) {
       expect(statSync(join(edge.persistTo, 'muster', file)).mode & 0o077).toBe(0)
@@ -126,6 +134,30 @@ test.each([
   expect(code).toBe(1)
   expect(stderr.trimEnd().split('\n')).toHaveLength(1)
   expect(stderr).toContain(value)
+})
+
+test('a signal ends the start at once, with nothing left', async () => {
+  const persistTo = join(scratch, 'early')
+  const start = spawn(
+    process.execPath,
+    [join(PROJECT, 'src/cli/main.ts'), 'dev', '--port', '0', '--tls-port', '0', '--persist-to', persistTo],
+    { cwd: PROJECT },
+  )
+  let output = ''
+  start.stdout.on('data', (chunk) => {
+    output += chunk
+  })
+  const exited = new Promise((resolve) => start.on('close', resolve))
+  // The start is under way, and wrangler.toml is being read.
+  while (childrenOf(start.pid as number).length === 0) await sleep(20)
+  const children = childrenOf(start.pid as number)
+  start.kill('SIGTERM')
+  expect({ code: await exited, output }).toEqual({ code: 0, output: '' })
+  const deadline = Date.now() + 10_000
+  while (children.some(isRunning) && Date.now() < deadline) await sleep(20)
+  expect(children.filter(isRunning)).toEqual([])
+  const next = await startEdge({ persistTo })
+  expect(await next.stop()).toBe(0)
 })
 
 test('the demonstration boots a runner that gets ready, and takes it along at the end', async () => {

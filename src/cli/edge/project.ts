@@ -25,14 +25,16 @@ export interface Migration {
 }
 
 /** `.dev.vars` and secrets in the environment stay out: they are `wrangler dev`'s. */
-export async function readProject(environment?: string): Promise<Project> {
+export async function readProject(environment?: string, ending?: AbortSignal): Promise<Project> {
   const program = join(PROJECT, 'src/cli/edge/read-project.ts')
   const args = environment === undefined ? [program] : [program, environment]
+  const options = { maxBuffer: 16 * 1024 * 1024, ...(ending && { signal: ending }) }
   const env = { ...process.env, WRANGLER_LOG: 'none', WRANGLER_SEND_METRICS: 'false', NODE_OPTIONS: '' }
   try {
-    const { stdout } = await promisify(execFile)(process.execPath, args, { env, maxBuffer: 16 * 1024 * 1024 })
+    const { stdout } = await promisify(execFile)(process.execPath, args, { ...options, env })
     return JSON.parse(stdout)
   } catch (error) {
+    ending?.throwIfAborted()
     const complaint = error instanceof Error && 'stderr' in error ? String(error.stderr) : String(error)
     throw new CommandError(`wrangler.toml: ${complaint.match(/Error: (.*)/)?.[1] ?? complaint.trim().split('\n')[0]}`)
   }

@@ -1,7 +1,9 @@
 // workerd with the Worker in it: Miniflare's part of the local edge.
 
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
+import { makeFolder } from '../files.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
@@ -15,6 +17,8 @@ export interface RuntimeOptions {
   readonly rateLimits: boolean
   readonly outbound: V4WorkerOptions | null
   readonly log: (level: string, message: string) => void
+  /** Whoever waits no more for the start. */
+  readonly ending: AbortSignal
 }
 
 export interface Runtime {
@@ -35,16 +39,29 @@ export async function startRuntime(state: StateFolder, options: RuntimeOptions):
     bindings: { ...project.variables, ...options.bindings },
     unsafeDirectSockets: [{ host: '127.0.0.1', port: 0 }],
   }
-  return start(state, outbound === null ? [main] : [main, outbound], options.log)
+  return start(state, outbound === null ? [main] : [main, outbound], options)
 }
 
 /** D1 alone, for a command when no edge runs. */
 export const startDatabase = (state: StateFolder, { worker: { d1Databases } }: Project): Promise<Runtime> =>
-  start(state, [{ modules: true, script: 'export default {}', ...(d1Databases && { d1Databases }) }], () => {})
+  start(state, [{ modules: true, script: 'export default {}', ...(d1Databases && { d1Databases }) }], { log: () => {} })
 
-async function start(state: StateFolder, workers: V4WorkerOptions[], log: RuntimeOptions['log']): Promise<Runtime> {
+async function start(
+  state: StateFolder,
+  workers: V4WorkerOptions[],
+  { log, ending }: Pick<RuntimeOptions, 'log'> & { readonly ending?: AbortSignal },
+): Promise<Runtime> {
   const unsafeRuntimeEnv = workerdEnvironment(state)
+  // A folder that cannot be used is found out here, so before anything is started.
+  makeFolder(state.resources, state.root)
+  // A pid of an earlier start may be anybody's by now.
+  rmSync(workerdPid(state), { force: true })
   const unwatch = watch(workerdPid(state))
+  let miniflare: Miniflare | null = null
+  const stop = async (): Promise<void> => {
+    await miniflare?.dispose()
+    await unwatch()
+  }
   const options = convertV4MiniflareOptions({
     workers,
     resourcePersistencePath: state.resources,
@@ -55,18 +72,15 @@ async function start(state: StateFolder, workers: V4WorkerOptions[], log: Runtim
     cf: false,
     telemetry: { enabled: false },
   })
-  const miniflare = withoutSignals(() => new Miniflare(options))
-  const stop = async (): Promise<void> => {
-    await miniflare.dispose()
-    await unwatch()
-  }
   try {
+    miniflare = withoutSignals(() => new Miniflare(options))
     await miniflare.ready
+    ending?.throwIfAborted()
+    return { miniflare, stop }
   } catch (error) {
     await stop()
     throw error
   }
-  return { miniflare, stop }
 }
 
 /** Miniflare ends the process on a signal, with a code of its own; here that is the command's business. */

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../command.ts'
 import { bundle } from './bundle.ts'
@@ -26,6 +27,8 @@ export interface EdgeOptions {
   readonly rateLimits: boolean
   /** wrangler's environment. */
   readonly environment?: string | undefined
+  /** Whoever started it and wants it no more, before it is there: the start is cut short and rejects. */
+  readonly ending?: AbortSignal
   /** The Worker's log, a line at a time. */
   readonly log: (level: string, message: string) => void
   /** Entry file of the Worker, from the top of the project. */
@@ -54,8 +57,9 @@ export async function startEdge(options: EdgeOptions): Promise<Edge> {
 
 /** `closing` is what was opened so far, the last one first to be closed. */
 async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<Omit<Edge, 'stop'>> {
+  const { ending = new AbortController().signal } = options
   const state = stateFolder(options.persistTo)
-  closing.push(await claim(state))
+  closing.push(await claim(state, ending))
 
   // Ports first: a taken one is the most likely thing to go wrong, and they answer only once the Worker is behind them.
   const behind = { port: 0, secret: randomBytes(32).toString('base64url') }
@@ -71,8 +75,8 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const port = await open(plainServer(behind), options.port, '--port')
   const tlsPort = await open(tlsServer(behind, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
 
-  const [project, { startRuntime }, script, ca] = await Promise.all([
-    readProject(options.environment),
+  const [project, { startRuntime }, script, ca] = await orEnd(ending, [
+    readProject(options.environment, ending),
     // Miniflare takes as long to load as wrangler.toml to be read.
     import('./runtime.ts'),
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
@@ -87,26 +91,38 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     rateLimits: options.rateLimits,
     outbound: outbound?.worker ?? null,
     log: options.log,
+    ending,
   })
   closing.push(stop)
   const database = await miniflare.getD1Database('DB')
   await applyMigrations(database, project.migrations)
-  closing.push(await openWire(state, database))
+  closing.push((await openWire(state, database, { lasting: true })).close)
+  ending.throwIfAborted()
   behind.port = Number((await miniflare.unsafeGetDirectURL()).port)
   closing.push(runCrons(project.crons, (due) => runScheduled(behind, due)))
   return { url: `http://127.0.0.1:${port}`, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
 }
 
-/** Tries for this many turns of 500 ms each. */
-const PATIENCE = 30
+/** What all of them come to, unless the signal comes first. */
+function orEnd<T extends readonly unknown[]>(
+  ending: AbortSignal,
+  of: [...T],
+): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+  ending.throwIfAborted()
+  const ended = new Promise<never>((_, reject) => ending.addEventListener('abort', () => reject(ending.reason)))
+  return Promise.race([Promise.all(of), ended])
+}
+
+/** Milliseconds for commands to be done with the state. */
+const PATIENCE = 15_000
 
 /** A command that works on the state holds it for a moment only; another edge holds it for good. */
-async function claim(state: StateFolder): Promise<() => void> {
-  for (let turn = 0; turn < PATIENCE; turn++) {
-    const unlock = lockState(state, 500)
+async function claim(state: StateFolder, ending: AbortSignal): Promise<() => void> {
+  for (const deadline = Date.now() + PATIENCE; Date.now() < deadline; await sleep(50, undefined, { signal: ending })) {
+    const unlock = lockState(state)
     if (unlock !== null) return unlock
     const wire = readWire(state)
-    if (wire !== null && (await isAnswering(wire))) break
+    if (wire?.lasting && (await isAnswering(wire))) break
   }
   throw new CommandError(`another muster dev runs on ${state.root}; stop it or give this one its own --persist-to`)
 }

@@ -1,8 +1,10 @@
 // The folder of the local edge's own state, and the lock on it. Holds keys: readable by its owner alone.
 
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
+import { renameSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { CommandError } from '../command.ts'
+import { makeFolder } from '../files.ts'
 
 export interface StateFolder {
   /** What wrangler calls `--persist-to`; both share what lies under `v3`. */
@@ -16,24 +18,26 @@ export interface StateFolder {
 export function stateFolder(persistTo: string): StateFolder {
   const root = resolve(persistTo)
   const own = join(root, 'muster')
-  mkdirSync(own, { recursive: true, mode: 0o700 })
+  makeFolder(own, persistTo)
   return { root, resources: join(root, 'v3'), own }
 }
 
 /**
- * Takes the folder for this process, or gives null where another process keeps it for `patience` milliseconds.
+ * Takes the folder for this process, or gives null where another process has it.
  * The lock is SQLite's on a file of its own: the system drops it with the process, however that ends.
  */
-export function lockState(state: StateFolder, patience: number): (() => void) | null {
-  const lock = new DatabaseSync(join(state.own, 'lock.sqlite'), { timeout: patience })
+export function lockState(state: StateFolder): (() => void) | null {
+  const path = join(state.own, 'lock.sqlite')
+  let lock: DatabaseSync | null = null
   try {
+    lock = new DatabaseSync(path, { timeout: 0 })
     lock.exec('BEGIN EXCLUSIVE')
+    return lock.close.bind(lock)
   } catch (error) {
-    lock.close()
+    lock?.close()
     if (isBusy(error)) return null
-    throw error
+    throw new CommandError(`${path}: ${error instanceof Error ? error.message : String(error)}`)
   }
-  return () => lock.close()
 }
 
 /** Result code 5 is SQLITE_BUSY. */

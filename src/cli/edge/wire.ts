@@ -1,9 +1,11 @@
-// How a command reaches the D1 of an edge that runs: workerd waits for no other writer, so the edge writes for it.
+// How a command reaches D1 while an edge or another command has it open: workerd waits for no other writer, so whoever
+// has the state writes for the others.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFileSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Miniflare } from 'miniflare'
 import { type StateFolder, writeWhole } from './state.ts'
 import { listen } from './terminator.ts'
@@ -23,8 +25,15 @@ export const runQuery = (database: D1, { sql, params }: Query): Promise<Rows> =>
     .bind(...params)
     .raw()
 
-/** Answers queries on loopback to whoever can read the state folder. Gives the function that ends it. */
-export async function openWire(state: StateFolder, database: D1): Promise<() => void> {
+/** Milliseconds: commands that wait look for a wire several times in this. */
+const LINGER = 300
+
+/** Answers queries on loopback to whoever can read the state folder. `lasting`: an edge's. */
+export async function openWire(
+  state: StateFolder,
+  database: D1,
+  { lasting }: Pick<Wire, 'lasting'>,
+): Promise<{ readonly close: () => void; readonly unused: () => Promise<void> }> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
     if (!isSame(request.headers.authorization ?? '', `Bearer ${secret}`)) {
@@ -38,22 +47,39 @@ export async function openWire(state: StateFolder, database: D1): Promise<() => 
       response.writeHead(500).end(JSON.stringify({ error: error instanceof Error ? error.message : String(error) }))
     }
   })
+  // A command is connected from its first statement to its end.
+  let [connected, seen] = [0, Date.now()]
+  server.on('connection', (socket) => {
+    connected++
+    socket.on('close', () => {
+      connected--
+      seen = Date.now()
+    })
+  })
   const port = await listen(server, 0)
   const path = wirePath(state)
-  writeWhole(path, JSON.stringify({ port, secret }), 0o600)
-  return () => {
-    rmSync(path, { force: true })
-    server.close()
-    server.closeAllConnections()
+  const wire: Wire = { port, secret, lasting }
+  writeWhole(path, JSON.stringify(wire), 0o600)
+  return {
+    close: () => {
+      rmSync(path, { force: true })
+      server.close()
+      server.closeAllConnections()
+    },
+    unused: async () => {
+      while (connected > 0 || Date.now() - seen < LINGER) await sleep(10)
+    },
   }
 }
 
 export interface Wire {
   readonly port: number
   readonly secret: string
+  /** Whether an edge has it, or a command that serves others before it ends. */
+  readonly lasting: boolean
 }
 
-/** The wire of the edge that runs, or null. A killed edge leaves its file: then nobody answers at its port. */
+/** The wire of whoever has the state, or null. A killed one leaves its file: then nobody answers at its port. */
 export function readWire(state: StateFolder): Wire | null {
   try {
     return JSON.parse(readFileSync(wirePath(state), 'utf8'))
@@ -73,7 +99,7 @@ export async function queryOverWire({ port, secret }: Wire, query: Query): Promi
   return answer.rows
 }
 
-/** Whether the edge that left this file is there. */
+/** Whether the one that left this file is there. */
 export const isAnswering = (wire: Wire): Promise<boolean> =>
   queryOverWire(wire, { sql: 'SELECT 1', params: [] }).then(
     () => true,
