@@ -43,8 +43,9 @@ export const RENEWAL_GRACE = seconds(300)
 export const NOT_BEFORE_BACKDATE = seconds(60)
 /** How long a consumed token or used evidence answers the same key with the same enrollment. */
 export const SAME_KEY_RETRY = minutes(10)
+/** Of a bootstrap token. */
 export const DEFAULT_TOKEN_TTL = hours(1)
-/** A bootstrap token longer-lived than this is a standing secret. */
+/** What an operator writes beside a token or a ban. */
 export const MAX_NOTE_CHARACTERS = 256
 /** A certificate without noRevAvail (RFC 9608) would need revocation; up to this it does not. */
 export const NO_REVOCATION_LIFETIME = hours(24)

@@ -11,9 +11,6 @@ export const CONFIGURABLE_MODES = [
 ] as const
 export type ConfigurableMode = (typeof CONFIGURABLE_MODES)[number]
 
-/** What an enrollment request may carry: the above, and the renewal, which nobody configures. */
-export type Mode = ConfigurableMode | 'mtls-renewal'
-
 /** The three names of the one Kubernetes verifier. */
 export type KubernetesMode = 'gke-oidc' | 'eks-oidc' | 'kubernetes'
 

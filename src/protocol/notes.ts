@@ -2,7 +2,7 @@
 
 import { isReason, REASONS } from './reasons.ts'
 
-export const NOTES = {
+const NOTES = {
   runner_id_shared:
     'Another enrollment of this runner ID has a live certificate: a restart a moment ago, two machines with one token, or a thief beside the owner. Neither is cut; ban the enrollment that should not be.',
 } as const

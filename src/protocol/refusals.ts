@@ -63,7 +63,7 @@ export interface ProblemAnswer {
 
 /** One sentence, whatever failed: a prober learns nothing from it. */
 export const ATTESTATION_INVALID = 'the attestation was not accepted'
-export const RENEWAL_WINDOW_PASSED = 'presented cert expired beyond the renewal grace window'
+const RENEWAL_WINDOW_PASSED = 'presented cert expired beyond the renewal grace window'
 
 interface Telling {
   readonly status: number

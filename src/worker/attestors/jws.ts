@@ -3,12 +3,12 @@
 import { decodeBase64url } from '../../protocol/base64url.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
+import { isObject, type Json, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 
 /** A JWS that asks for nothing that is never honoured. */
 export interface Jws {
   readonly alg: 'RS256' | 'ES256'
-  readonly kid: unknown
+  readonly kid: Json | undefined
   readonly untrustedClaims: JsonObject
 }
 

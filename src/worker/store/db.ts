@@ -1,7 +1,6 @@
 // The database as the queries see it: D1 in the Worker, the same SQL through another driver in the CLI.
 
 import { DrizzleQueryError, sql } from 'drizzle-orm'
-import type { BatchItem } from 'drizzle-orm/batch'
 import { type AnyD1Database, drizzle } from 'drizzle-orm/d1'
 import type { BaseSQLiteDatabase } from 'drizzle-orm/sqlite-core'
 
@@ -12,8 +11,6 @@ export type Database = BaseSQLiteDatabase<'async', unknown, Record<string, never
 export type BatchDatabase = ReturnType<typeof openDatabase>
 
 export const openDatabase = (binding: AnyD1Database) => drizzle(binding)
-
-export type Statement = BatchItem<'sqlite'>
 
 /** Whether an exception came from the database, or from an object that could not be reached: an outage, not a bug. */
 export const isStorageOutage = (error: unknown): boolean => error instanceof DrizzleQueryError || isUnreachable(error)

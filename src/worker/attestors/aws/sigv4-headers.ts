@@ -7,7 +7,7 @@ import { everyCharacter, isLowerOrDigit } from '../../../protocol/spiffe-id.ts'
 import { type EpochSeconds, epochMilliseconds, toEpochSeconds } from '../../../protocol/time.ts'
 import { parseAuthorization } from './authorization.ts'
 
-export const NONCE_HEADER = 'x-muster-nonce'
+const NONCE_HEADER = 'x-muster-nonce'
 
 /** What the request must have been signed for. */
 export interface Expected {
