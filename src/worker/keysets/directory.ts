@@ -15,7 +15,7 @@ import {
 import type { Cluster } from '../../trust/compiled.ts'
 import type { KeySet } from './key-set.ts'
 import { holdersOfSharedKeys } from './shared-keys.ts'
-import { entryName, type KeyState, rosterOf, type Snapshot } from './snapshot.ts'
+import { type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
 export interface DirectorySources {
   readonly clusters: readonly Cluster[]
@@ -71,9 +71,8 @@ const after = (time: EpochMilliseconds, span: Seconds): EpochMilliseconds =>
 
 /** Reads what the object has kept; a cluster that the trust file no longer has is forgotten. */
 export async function openDirectory(sources: DirectorySources): Promise<Directory> {
-  const entries = new Map<string, string>()
-  for (const cluster of sources.clusters) entries.set(cluster.name, await entryName(cluster))
-  return new Directory(sources, entries, await rosterOf(sources.clusters))
+  const { entries, roster } = await namesOf(sources.clusters)
+  return new Directory(sources, entries, roster)
 }
 
 export class Directory {

@@ -1,8 +1,9 @@
 // The Durable Object `KeyDirectory`: one for the whole deployment, named `DIRECTORY_NAME`. Its work is in directory.ts.
 
 import { DurableObject } from 'cloudflare:workers'
+import { KEY_SET_LIFE } from '../../protocol/limits.ts'
 import { refuse } from '../../protocol/refusals.ts'
-import { type Clock, seconds, systemClock } from '../../protocol/time.ts'
+import { type Clock, systemClock } from '../../protocol/time.ts'
 import type { Cluster, CompiledTrust } from '../../trust/compiled.ts'
 import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
 import { type FetchFunction, loadKeySet } from './fetch.ts'
@@ -17,9 +18,6 @@ export interface DirectoryEnv {
   readonly KEYS: KVNamespace
   readonly CA_KEY?: string
 }
-
-/** An entry outlives the set in it by nothing: KV forgets it by itself. */
-const ENTRY_LIFE = seconds(24 * 3600)
 
 /**
  * The class for a trust file: a new one comes with a deploy, which restarts the object. `deriveKey` makes the key
@@ -43,7 +41,7 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
         },
         publish: async (snapshots) => {
           // Without a CA there is nothing to seal with, and nobody who would believe it.
-          if (env.CA_KEY !== undefined) await publish(env.KEYS, await deriveKey(env.CA_KEY), snapshots)
+          if (env.CA_KEY) await publish(env.KEYS, await deriveKey(env.CA_KEY), snapshots)
         },
       })
     }
@@ -73,10 +71,11 @@ function fetchFor({ binding }: Cluster, env: object): FetchFunction | null {
 const isFetcher = (value: unknown): value is Fetcher =>
   typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function'
 
+/** KV forgets an entry by itself, when the set in it may not serve any more. */
 async function publish(kv: KVNamespace, key: CryptoKey, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
   await Promise.all(
     [...snapshots].map(async ([name, snapshot]) =>
-      kv.put(name, await seal(key, name, snapshot), { expirationTtl: ENTRY_LIFE }),
+      kv.put(name, await seal(key, name, snapshot), { expirationTtl: KEY_SET_LIFE }),
     ),
   )
 }

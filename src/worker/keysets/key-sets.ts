@@ -13,7 +13,7 @@ import {
 import type { Cluster } from '../../trust/compiled.ts'
 import type { DirectoryAnswer } from './directory.ts'
 import { importKey, type KeyAlgorithm } from './key-set.ts'
-import { entryName, rosterOf, type Snapshot, unseal } from './snapshot.ts'
+import { namesOf, type Snapshot, unseal } from './snapshot.ts'
 
 export interface KeySetSources {
   readonly clusters: readonly Cluster[]
@@ -56,7 +56,7 @@ export function makeKeySets(sources: KeySetSources): KeySets {
   /** Until when an unknown `kid` is not worth a call to the object: outlives the sets. */
   const coolUntil = new Map<string, EpochMilliseconds>()
   let newest = 0
-  let names: { readonly roster: string; readonly entries: ReadonlyMap<string, string> } | null = null
+  let names: Awaited<ReturnType<typeof namesOf>> | null = null
 
   return { find, refresh: async () => supersede(await sources.refreshDirectory()) }
 
@@ -119,12 +119,6 @@ export function makeKeySets(sources: KeySetSources): KeySets {
     memories.clear()
     newest = sequence
   }
-}
-
-async function namesOf(clusters: readonly Cluster[]) {
-  const entries = new Map<string, string>()
-  for (const cluster of clusters) entries.set(cluster.name, await entryName(cluster))
-  return { entries, roster: await rosterOf(clusters) }
 }
 
 /** Whether there is nothing to ask: the key is there, or the set is not and the object has said so of late. */

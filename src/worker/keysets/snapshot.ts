@@ -32,6 +32,13 @@ const sourceHash = ({ issuer, keys, binding }: Cluster): Promise<string> =>
 export const entryName = async (cluster: Cluster): Promise<string> =>
   `keys/${cluster.name}/${await sourceHash(cluster)}`
 
+/** The name of every cluster's entry, by cluster, and of them all together. */
+export async function namesOf(clusters: readonly Cluster[]) {
+  const entries = new Map<string, string>()
+  for (const cluster of clusters) entries.set(cluster.name, await entryName(cluster))
+  return { entries, roster: await rosterOf(clusters) }
+}
+
 /** Names the set of clusters, in any order. */
 export const rosterOf = async (clusters: readonly Cluster[]): Promise<string> =>
   sha256Hex(utf8(JSON.stringify((await Promise.all(clusters.map(entryName))).sort())))
