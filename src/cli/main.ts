@@ -7,8 +7,8 @@ import module from 'node:module'
 module.enableCompileCache?.()
 
 if (process.argv[2] === 'runner') {
-  const { runnerCommand } = await import('../runner/command.ts')
-  await runnerCommand().parseAsync(process.argv.slice(3), { from: 'user' })
+  const { runRunner } = await import('../runner/command.ts')
+  await runRunner(process.argv.slice(3))
 } else {
   const { runProgram } = await import('./program.ts')
   await runProgram()

@@ -109,7 +109,8 @@ export class Agent {
     const config = readConfig(world.env, settings, this.#flags, world.certificates)
     const store = this.#openStore(config)
     const possessed = possess(config, store, this.#log, world)
-    const mistakes = [...settings.mistakes, ...('faults' in possessed ? possessed.faults : [])]
+    const { mistakes: usage = [] } = this.#flags
+    const mistakes = [...usage, ...settings.mistakes, ...('faults' in possessed ? possessed.faults : [])]
     const possession = 'faults' in possessed ? null : possessed.possession
     if (possession === null && config.provisioned === null) {
       const missing = await this.#missingEvidence(config, mistakes.length === 0)
@@ -206,7 +207,7 @@ export class Agent {
       const keeper = new IdentityKeeper(parts, possession)
       this.#keeper = keeper
       if (config.provisioned !== null) this.#watch = new ProvisionedWatch(config, keeper, this.#world, log)
-      this.#keeperDone = keeper.run().then((end) => this.#ended.resolve(end))
+      this.#keeperDone = keeper.run().then(this.#ended.resolve, this.#ended.reject)
       this.#watch?.run()
     })
   }
@@ -239,7 +240,7 @@ export class Agent {
         },
       })
       this.#tunnel = tunnel
-      void tunnel.run()
+      tunnel.run().catch(this.#ended.reject)
     })
   }
 

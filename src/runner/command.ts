@@ -1,7 +1,6 @@
 // `muster runner`: the runner as a process. Signals, exit code, help.
 
-import { Command, type CommanderError } from 'commander'
-import { EXIT } from './endings.ts'
+import { Command, CommanderError } from 'commander'
 import { Runner } from './index.ts'
 
 interface RunnerCommandOptions {
@@ -12,8 +11,18 @@ interface RunnerCommandOptions {
 
 const collect = (value: string, values: readonly string[] = []): readonly string[] => [...values, value]
 
-/** The command; it ends the process by itself. */
-export const runnerCommand = (): Command =>
+/** Runs the runner to its end, with the arguments after `muster runner`. */
+export async function runRunner(args: readonly string[]): Promise<void> {
+  try {
+    await runnerCommand().parseAsync(args, { from: 'user' })
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error
+    // Wrong arguments are a mistake of configuration like any other, told with the others.
+    if (error.exitCode !== 0) await run({}, [error.message])
+  }
+}
+
+const runnerCommand = (): Command =>
   new Command('muster runner')
     .description('Enrolls this machine, keeps its certificate alive and its tunnel open. Configured by variables.')
     .option('--token-file <path>', 'the token, read anew at every use (RUNNER_TOKEN_FILE)')
@@ -29,23 +38,19 @@ export const runnerCommand = (): Command =>
     .helpOption('-h, --help', 'show this help')
     .addHelpText('after', HELP)
     .configureHelp({ visibleOptions: (command) => command.options.filter(({ description }) => description !== '') })
-    .exitOverride(endOfUsage)
+    .exitOverride()
     .configureOutput({ writeErr: () => {} })
-    .action(run)
+    .action((options: RunnerCommandOptions) => run(options))
 
-/** What commander says of wrong arguments is a mistake of configuration like any other. */
-function endOfUsage({ exitCode, message }: CommanderError): never {
-  if (exitCode !== 0) {
-    process.stdout.write(`${JSON.stringify({ level: 'error', message, exitCode: EXIT.config })}\n`)
-  }
-  process.exit(exitCode === 0 ? 0 : EXIT.config)
-}
-
-async function run({ tokenFile, runnerId, mount }: RunnerCommandOptions): Promise<void> {
+async function run(
+  { tokenFile, runnerId, mount }: RunnerCommandOptions,
+  mistakes: readonly string[] = [],
+): Promise<void> {
   const runner = new Runner({
     ...(tokenFile !== undefined && { tokenFile }),
     ...(runnerId !== undefined && { runnerId }),
     ...(mount !== undefined && { mounts: mount }),
+    mistakes,
     log: (line) => process.stdout.write(line),
   })
   let told = false

@@ -17,6 +17,8 @@ export interface Flags {
   readonly tokenFile?: string
   readonly runnerId?: string
   readonly mounts?: readonly string[]
+  /** What is wrong with the arguments themselves. */
+  readonly mistakes?: readonly string[]
 }
 
 /** A certificate that an operator issued; the files are read anew at each use. */

@@ -18,6 +18,8 @@ export interface RunnerOptions {
   readonly runnerId?: string
   /** `--mount`, each `SRC[:DST]`. */
   readonly mounts?: readonly string[]
+  /** What is wrong with the arguments that these options were read from: told with every other mistake. */
+  readonly mistakes?: readonly string[]
   /** Takes each log line, JSON with a line end; default: nothing is logged. */
   readonly log?: (line: string) => void
 }
@@ -61,12 +63,13 @@ export class Runner extends EventEmitter<RunnerEvents> {
   #done: Promise<Ending> | null = null
   #context: { readonly identity: Identity; readonly context: SecureContext } | null = null
 
-  constructor({ env = process.env, tokenFile, runnerId, mounts, log }: RunnerOptions = {}) {
+  constructor({ env = process.env, tokenFile, runnerId, mounts, mistakes, log }: RunnerOptions = {}) {
     super()
     const flags = {
       ...(tokenFile !== undefined && { tokenFile }),
       ...(runnerId !== undefined && { runnerId }),
       ...(mounts !== undefined && { mounts }),
+      ...(mistakes !== undefined && { mistakes }),
     }
     const world = { env: { ...env }, time: systemTime, random: Math.random, write: log ?? (() => {}) }
     this.#agent = new Agent(world, flags, {

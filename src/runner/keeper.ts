@@ -136,12 +136,19 @@ export class IdentityKeeper {
     return null
   }
 
-  /** Null where a stop came first: then nothing is sent. */
+  /** Null where a stop came first, or came and would wait no longer. */
   async #send(work: Work, key: RequestKey): Promise<Attempted | null> {
+    if (this.#stopping) return null
+    const { signal } = this.#giveUp
+    const givenUp = new Promise<null>((resolve) => signal.addEventListener('abort', () => resolve(null)))
+    return Promise.race([this.#ask(work, key, signal), givenUp])
+  }
+
+  async #ask(work: Work, key: RequestKey, signal: AbortSignal): Promise<Attempted | null> {
     const { door, evidence } = this.#parts
-    if (this.#stopping || door === null) return null
-    if (work === 'renew' && this.#identity !== null) return door.renew(this.#identity, key, this.#giveUp.signal)
-    return evidence.source === null ? null : door.enroll(evidence.source, key, this.#giveUp.signal)
+    if (door === null) return null
+    if (work === 'renew' && this.#identity !== null) return door.renew(this.#identity, key, signal)
+    return evidence.source === null ? null : door.enroll(evidence.source, key, signal)
   }
 
   /** One key and CSR for all attempts of one request; an enrollment's are on disk before they are sent. */

@@ -139,7 +139,9 @@ export function afterAttempt(
     return refusals.count < PROTOCOL_TRIES ? again(refusals, null) : { ending: NOT_UNDERSTOOD }
   // What was on disk may be long replaced: a boot tries it once and then enrolls.
   if (work === 'renew' && held?.fromDisk === true) return { state: { held: null, request: null } }
-  if (verdict === 'credential' && isPatient(policy, refusals, now)) return again(refusals, null)
+  if (verdict === 'credential' && isPatient(policy, refusals, now) && windowLeft(work, held, now) > LAST_TRY) {
+    return again(refusals, null)
+  }
   if (work === 'enroll') return { ending: ending(EXIT.refused, 'enrollment was refused for good') }
   if (verdict === 'window') return { ending: ending(EXIT.lost, EXPIRED) }
   if (!policy.enrollsAgain)
@@ -159,6 +161,10 @@ function countRefusal(before: Request['refusals'], verdict: Verdict, now: Moment
 const isPatient = ({ patience }: Policy, { count, since }: NonNullable<Request['refusals']>, now: Moment): boolean =>
   'tries' in patience ? count < patience.tries : mostElapsed(since, now) < patience.time
 
+/** How long a renewal still has; an enrollment has no end. */
+const windowLeft = (work: Work, held: Held | null, now: Moment): number =>
+  work === 'renew' && held !== null ? held.life + WINDOW - mostElapsed(held.since, now) : Number.POSITIVE_INFINITY
+
 /** No wait outlasts what it waits for: a last try fits into the window, and at the end of the patience. */
 function latestWait(
   { patience }: Policy,
@@ -168,10 +174,8 @@ function latestWait(
   now: Moment,
 ): number {
   const limits = [Number.POSITIVE_INFINITY]
-  if (work === 'renew' && held !== null) {
-    const left = held.life + WINDOW - mostElapsed(held.since, now)
-    if (left > LAST_TRY) limits.push(left - LAST_TRY)
-  }
+  const ahead = windowLeft(work, held, now) - LAST_TRY
+  if (ahead > 0) limits.push(ahead)
   if (refusals !== null && 'time' in patience) {
     const left = patience.time - mostElapsed(refusals.since, now)
     if (left > 0) limits.push(left)

@@ -34,6 +34,9 @@ export class Tunnel {
   #failures = 0
   #wait = milliseconds(0)
   #failedAt: Moment | null = null
+  #dialing = false
+  /** The control plane let go of the former connection before it said that the new one is ready. */
+  #crossed = false
   #wake = new AbortController()
   readonly #stop = new AbortController()
 
@@ -80,11 +83,17 @@ export class Tunnel {
     const { dial, identity, onChange, onDrain } = this.#parts
     const current = identity()
     if (current === null) return
+    this.#crossed = false
+    this.#dialing = true
     const dialed = await dial(current, this.#stop.signal)
-    if (dialed.type !== 'open') return this.#failed(dialed)
+    this.#dialing = false
+    const former = this.#link
+    if (dialed.type !== 'open') {
+      if (this.#crossed) this.#gone()
+      return this.#failed(dialed)
+    }
     const { link } = dialed
     if (this.#stop.signal.aborted) return link.close()
-    const former = this.#link
     this.#link = link
     this.#openedAt = this.#parts.time.now()
     this.#failedAt = null
@@ -102,17 +111,25 @@ export class Tunnel {
   }
 
   #closed(link: Link, code: number): void {
-    const { onChange, onDoubt, time } = this.#parts
+    const { onDoubt, time } = this.#parts
     // One that was replaced by a newer of ours closes as it should.
     if (this.#link !== link) return
-    this.#link = null
+    if (this.#dialing && code === TUNNEL_CLOSE.replaced) {
+      this.#crossed = true
+      return
+    }
     if (this.#openedAt !== null && mostElapsed(this.#openedAt, time.now()) >= STABLE) this.#failures = 0
     if (!this.#stop.signal.aborted) {
       this.#backOff('tunnel closed', { code }, code === TUNNEL_CLOSE.replaced)
       if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.standingLost) onDoubt()
     }
-    onChange(false)
+    this.#gone()
     this.wake()
+  }
+
+  #gone(): void {
+    this.#link = null
+    this.#parts.onChange(false)
   }
 
   #backOff(message: string, fields: Readonly<Record<string, string | number>>, replaced = false): void {

@@ -99,6 +99,8 @@ export class Harness {
   readonly announced: string[] = []
   /** Refuses, or fails, the next dials. */
   readonly dials: Awaited<ReturnType<Dial>>[] = []
+  /** Called at each dial, before it is answered. */
+  dialing: () => void = () => {}
   readonly agent: Agent
   readonly done: Promise<Ending>
   random = 0.5
@@ -152,6 +154,8 @@ export class Harness {
 
   readonly #dial: Dial = async (identity) => {
     this.#dialing += 1
+    this.dialing()
+    await turn()
     const told = this.dials.shift()
     if (told !== undefined) return told
     const link = new FakeLink(identity)

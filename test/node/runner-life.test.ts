@@ -209,6 +209,19 @@ describe('renewal', () => {
     expect(harness.messages()).not.toContain('not ready: no open tunnel')
   })
 
+  test('whose refusals outlast the window of a short certificate enrolls anew before it is lost', async () => {
+    plane.issuing.lifetime = 300
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, kubernetesToken({ exp: 4e9 }))
+    const harness = await ready({ RUNNER_TOKEN_FILE: path })
+    plane.respond = ({ body }) =>
+      body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
+    await harness.pass(11 * MINUTE)
+    expect(harness.ending).toBeNull()
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'enrolled'])
+    expect(modes().filter((mode) => mode === 'kubernetes')).toHaveLength(2)
+  })
+
   test('refused three times ends a bootstrapped runner with 75, and re-enrolls one whose evidence serves again', async () => {
     const bootstrapped = await ready()
     plane.respond = ({ body }) =>
@@ -329,6 +342,29 @@ describe('the tunnel', () => {
     await harness.settle()
     expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
     expect(harness.ending?.exitCode).toBe(77)
+  })
+
+  test('let go of before the new one is ready is no gap, and nobody else’s connection', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    harness.dialing = () => former?.end(4002)
+    await harness.pass(10 * MINUTE)
+    expect(harness.links).toHaveLength(2)
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages('warn')).toEqual([])
+  })
+
+  test('let go of, and the new one fails, is not ready', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    harness.dialing = () => former?.end(4002)
+    harness.dials.push({ type: 'failed', why: 'reset' })
+    await harness.pass(8 * MINUTE + 30 * SECOND)
+    const dialed = harness.dialed
+    while (harness.dialed === dialed) await harness.pass(SECOND)
+    expect(harness.messages('warn')).toEqual(['not ready: no open tunnel', 'tunnel could not be opened'])
+    await harness.pass(2 * SECOND)
+    expect(harness.agent.unready).toBeNull()
   })
 
   test('refused at the upgrade renews to learn why', async () => {

@@ -264,9 +264,19 @@ describe('against a control plane that is told what to do', () => {
   })
 
   test('wrong arguments are a mistake of configuration, help is not', async () => {
-    const wrong = run(env(), ['--bogus'])
+    const wrong = run({ RUNNER_ENROLL_URL: 'http://muster.test' }, ['--bogus'])
     expect(await wrong.exited).toBe(78)
-    expect(wrong.lines).toHaveLength(1)
-    expect(wrong.lines[0]).toMatchObject({ level: 'error' })
+    expect(wrong.lines.filter(({ level }) => level === 'error').map(({ message }) => message)).toEqual([
+      "error: unknown option '--bogus'",
+      'RUNNER_ENROLL_URL must begin with https://: plain http is for this machine only',
+      'RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN',
+    ])
+    const help = spawn(process.execPath, [MAIN, 'runner', '--help'], { stdio: ['ignore', 'pipe', 'inherit'] })
+    children.push(help)
+    let text = ''
+    for await (const chunk of help.stdout) text += chunk
+    for (const word of ['RUNNER_ENROLL_URL', 'RUNNER_CA_PEM', '--mount', '78', 'RUNNER_ENROLL_URL=https']) {
+      expect(text).toContain(word)
+    }
   })
 })
