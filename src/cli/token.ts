@@ -137,7 +137,7 @@ async function list(options: SharedOptions): Promise<void> {
   )
 }
 
-export function stateOf(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' | 'expired' {
+function stateOf(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' | 'expired' {
   if (row.revokedAt !== null) return 'revoked'
   if (row.usedAt !== null) return 'used'
   return row.expiresAt !== null && row.expiresAt <= now ? 'expired' : 'live'

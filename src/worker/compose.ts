@@ -66,7 +66,7 @@ export function compose(
   }
 }
 
-export function makeDoor(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Door {
+function makeDoor(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Door {
   const database = openDatabase(env.DB)
   const withinRate: Door['withinRate'] = async (rate, key) =>
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true

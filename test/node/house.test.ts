@@ -1,10 +1,11 @@
-// The rules of the house: which room may import which, which package lives where, how long a file may be.
-import { readdirSync, readFileSync } from 'node:fs'
+// The rules of the house: which room may import which, which package lives where, what no file may hold.
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 
-const SRC = fileURLToPath(new URL('../../src/', import.meta.url))
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const SRC = join(ROOT, 'src')
 
 /** What each room may import beside itself. The way of the data: http → enrollment → attestors → keysets. */
 const PURE = ['protocol', 'trust']
@@ -45,8 +46,35 @@ const FENCES: Record<string, readonly string[]> = {
   '@peculiar/x509': ['worker/ca', 'runner/keys'],
   'drizzle-orm': ['worker/store'],
   aws4fetch: ['runner'],
+  '@aws-sdk/credential-providers': ['runner'],
   yaml: ['trust', 'cli'],
+  '@connectrpc/connect': ['worker/http'],
+  'cloudflare:workers': ['worker/fleet', 'worker/keysets'],
+  commander: ['cli', 'runner/command'],
+  ws: ['runner'],
+  undici: ['runner'],
+  esbuild: ['cli/edge'],
+  miniflare: ['cli/edge'],
+  wrangler: ['cli/edge'],
 }
+
+/** Rooms that run in workerd too, or decide: no Node there, and no pattern may decide trust. */
+const DECIDING = ['protocol', 'trust', 'worker']
+
+/** Where the time is read: everywhere else it is passed in. */
+const CLOCKS: Record<string, readonly string[]> = {
+  'protocol/time.ts': ['Date.now'],
+  // The platform's own event, made up for a cron job that is asked for by hand.
+  'worker/local-edge.ts': ['Date.now'],
+}
+
+/** Files that put mistakes into words, and decide nothing by a pattern. */
+const WORDING = ['trust/syntax.ts']
+
+/** They say nothing of what is in a file, so sooner or later everything is. */
+const EMPTY_WORDS = ['util', 'utils', 'common', 'helper', 'helpers', 'core', 'manager', 'service', 'handler']
+/** Verbs of the house: parse (shape), verify (signature), appraise, decide, issue, inspect, record, render. */
+const OTHER_VERBS = ['validate', 'process', 'handle', 'manage']
 
 interface SourceFile {
   readonly path: string
@@ -56,6 +84,7 @@ interface SourceFile {
 
 const IMPORT = /(?:from\s+|import\s+|import\()\s*'([^']+)'/g
 
+/** Every file but the generated ones. */
 function sources(folder = SRC): SourceFile[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name)
@@ -78,6 +107,26 @@ const packageOf = (specifier: string): string =>
     .join('/')
 
 const files = sources()
+/** Whoever may use what `src` exports. */
+const users = [...files, ...sources(join(ROOT, 'test')), ...sources(join(ROOT, 'bench'))]
+
+const wordsOf = (name: string): string[] =>
+  name
+    .replace(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+
+const exportsOf = ({ text }: SourceFile, kinds: string): string[] =>
+  [...text.matchAll(new RegExp(`^export (?:async )?(?:${kinds}) (\\w+)`, 'gm'))].map((m) => m[1] as string)
+
+const mentions = ({ text }: SourceFile, name: string): boolean => new RegExp(`\\b${name}\\b`).test(text)
+
+/** The text without its comments and strings: near enough for words that must not stand in code. */
+const codeOf = (text: string): string =>
+  text
+    .replace(/\/\*[\s\S]*?\*\//g, '')
+    .replace(/(^|\s)\/\/.*$/gm, '$1')
+    .replace(/'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`/g, "''")
 
 test('there is a house to look at', () => {
   expect(files.length).toBeGreaterThan(20)
@@ -112,8 +161,60 @@ describe.each(files)('$path', (file) => {
     expect(file.text.replace(/^#!.*\n/, '')).toMatch(/^(\/\/|\/\*\*?) ?\S/)
   })
 
-  test('has no default export, unless it is an entry file of the Worker', () => {
-    if (['worker/index.ts', 'worker/dev.ts'].includes(file.path)) return
-    expect(file.text).not.toMatch(/^export default /m)
+  test('has no default export, unless it is an entry file of the Worker, and passes no exports on', () => {
+    if (!['worker/index.ts', 'worker/dev.ts'].includes(file.path)) expect(file.text).not.toMatch(/^export default /m)
+    expect(file.text).not.toMatch(/^export (?:type )?(?:\*|\{[^}]*\} from)/m)
   })
+
+  test('is called after what is in it, and so is what it exports', () => {
+    const names = [
+      ...file.path.replace(/\.tsx?$/, '').split('/'),
+      ...exportsOf(file, 'const|function|class|interface|type'),
+    ]
+    // Kubernetes has a word of its own.
+    const words = names.map((name) => name.replace('ServiceAccount', '')).flatMap(wordsOf)
+    expect(words.filter((word) => [...EMPTY_WORDS, ...OTHER_VERBS].includes(word))).toEqual([])
+    expect(file.text).not.toMatch(/\battester/i)
+  })
+
+  test('exports no value that nobody takes', () => {
+    if (['worker/index.ts', 'worker/dev.ts', 'runner/index.ts'].includes(file.path)) return
+    const unused = exportsOf(file, 'const|function|class').filter(
+      (name) => !users.some((other) => other.path !== file.path && mentions(other, name)),
+    )
+    expect(unused).toEqual([])
+  })
+
+  test('imports by the name of the file', () => {
+    const own = file.imports.filter((specifier) => specifier.startsWith('.'))
+    expect(own.filter((specifier) => !/\.(ts|tsx|json)$/.test(specifier))).toEqual([])
+  })
+
+  test.runIf(DECIDING.includes(file.path.split('/')[0] ?? ''))(
+    'knows no Node, no pattern and no time of its own',
+    () => {
+      expect(file.imports.filter((specifier) => specifier.startsWith('node:'))).toEqual([])
+      const code = codeOf(file.text)
+      const pattern = /\bRegExp\b|\.(?:match|matchAll|test|search)\(|[=(,:?]\s*\/(?![/*])/
+      if (!WORDING.includes(file.path)) expect(code).not.toMatch(pattern)
+      expect([...code.matchAll(/\bDate\.now\b|\bnew Date\(\)/g)].map(([clock]) => clock)).toEqual(
+        CLOCKS[file.path] ?? [],
+      )
+    },
+  )
+})
+
+test('the deployed Worker is not the one that development uses', () => {
+  const configuration = readFileSync(join(ROOT, 'wrangler.toml'), 'utf8')
+  expect(configuration).toMatch(/^main = "src\/worker\/index\.ts"$/m)
+  expect(configuration).not.toContain('dev.ts')
+})
+
+const pages = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`)]
+
+test.each(pages)('%s leads to nothing that is not there', (page) => {
+  const links = [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(
+    ([, link]) => link ?? '',
+  )
+  expect(links.filter((link) => !existsSync(join(ROOT, dirname(page), link)))).toEqual([])
 })
