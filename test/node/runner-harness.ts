@@ -22,7 +22,8 @@ export const HOUR = 60 * MINUTE
 
 /** Two clocks that stand still until `pass`. */
 export class FakeTime implements Time {
-  wall = Date.now()
+  // Times on the wire have whole seconds.
+  wall = Math.floor(Date.now() / SECOND) * SECOND
   steady = 0
   readonly #sleepers = new Set<{ readonly until: number; readonly wake: () => void }>()
 
