@@ -125,15 +125,18 @@ function readAudiences(reader: Reader, { audience }: Fields<'cluster'>): readonl
   return [...new Set(audiences.filter((text) => text !== null))]
 }
 
-/** A duration within bounds, both inclusive. */
-export function readDuration(reader: Reader, field: Field, least: Seconds, most: Seconds): Seconds | null {
-  const what = `a duration from ${formatDuration(least)} to ${formatDuration(most)}, written as 600s, 10m or 1h30m`
-  const text = reader.text(field)
-  if (text === null) return null
-  const duration = parseDuration(text)
-  return duration !== null && duration >= least && duration <= most
-    ? duration
-    : reader.fault(field, `${field.path} ${quote(text)} must be ${what}`)
+/** A duration within bounds, both inclusive; `or` says what else the field may be. */
+export function readDuration(reader: Reader, field: Field, least: Seconds, most: Seconds, or = ''): Seconds | null {
+  const within = (text: string): Seconds | null => {
+    const duration = parseDuration(text)
+    return duration !== null && duration >= least && duration <= most ? duration : null
+  }
+  const bare = reader.unquoted(field)
+  if (bare !== null && within(`${bare}s`) !== null)
+    return reader.fault(field, `${field.path} ${bare} has no unit: write ${bare}s`)
+  const what = `${or}a duration from ${formatDuration(least)} to ${formatDuration(most)}, written as 600s, 10m or 1h30m`
+  const text = reader.checked(field, (given) => within(given) !== null, what)
+  return text === null ? null : within(text)
 }
 
 function readNodes(reader: Reader, { node, deny }: Fields<'cluster'>): Pick<Cluster, 'nodeOptional' | 'denyNodes'> {

@@ -93,7 +93,7 @@ function readCertificatePolicy(reader: Reader, field: Field | undefined): Certif
 function readReattest(reader: Reader, field: Field) {
   const { node } = field
   if (node !== null && 'value' in node && node.value === 'off' && reader.text(field) !== null) return null
-  return readDuration(reader, field, hours(1), hours(720))
+  return readDuration(reader, field, hours(1), hours(720), '`off`, or ')
 }
 
 function readRegions(reader: Reader, aws: Field | undefined): readonly string[] {

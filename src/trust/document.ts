@@ -15,6 +15,7 @@ import {
 } from 'yaml'
 import { printable, quote } from '../protocol/labels.ts'
 import { FIELDS, type FieldOf, type Place } from './fields.ts'
+import { syntaxFault } from './syntax.ts'
 
 export interface Mistake {
   /** From 1. */
@@ -108,9 +109,19 @@ export class Reader {
   /** A string that `allowed` takes. */
   checked(field: Field | undefined, allowed: (text: string) => boolean, what: string): string | null {
     if (field === undefined) return null
+    const unquoted = this.unquoted(field)
+    // Quotes would only lead to the next mistake.
+    if (unquoted !== null && !allowed(unquoted))
+      return this.fault(field, `${field.path} ${printable(unquoted)} must be ${what}`)
     const text = this.text(field)
     if (text === null || allowed(text)) return text
     return this.fault(field, `${field.path} ${quote(text)} must be ${what}`)
+  }
+
+  /** A number or word as it stands, that YAML reads as something else than text. */
+  unquoted({ node }: Field): string | null {
+    if (!isScalar(node) || isEmpty(node) || typeof node.value === 'string' || adornmentOf(node) !== null) return null
+    return node.source ?? String(node.value)
   }
 
   /** The same of a field that must be there. */
@@ -181,9 +192,12 @@ export function openDocument(bytes: Uint8Array): Opened {
   // A parser that ran out of stack has said so once for each level.
   const tooDeep = document.errors.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
   const errors = tooDeep === undefined ? document.errors.filter(isOfSyntax) : [tooDeep]
-  for (const { code, message, pos } of errors) {
-    const what = code === 'RESOURCE_EXHAUSTION' ? 'nested deeper than any trust file is' : oneLine(message)
-    reader.fault({ offset: pos[0] }, what)
+  const told = new Set<number>()
+  for (const error of errors) {
+    // What follows on a line that is not understood says nothing more.
+    const { line } = lines.linePos(error.pos[0])
+    if (!told.has(line)) reader.fault({ offset: error.pos[0] }, syntaxFault(error, text))
+    told.add(line)
   }
   if (errors.length > 0) return { reader, root: null }
   visit(document, {
@@ -227,5 +241,3 @@ function textOf(bytes: Uint8Array): string | { readonly fault: string } {
     return { fault: 'the file is not UTF-8: save it as UTF-8' }
   }
 }
-
-const oneLine = (message: string): string => printable(message.split('\n', 1)[0]?.trim() ?? '')

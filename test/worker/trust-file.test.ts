@@ -359,7 +359,7 @@ describe('the rest of the file', () => {
     ['certificate: {lifetime: 24h1s}', '5m to 24h'],
     ['certificate: {reattest: 59m}', '1h to 720h'],
     ['certificate: {reattest: 721h}', '1h to 720h'],
-    ['certificate: {reattest: false}', 'quotes'],
+    ['certificate: {reattest: false}', 'must be `off`, or a duration'],
     ['certificate: {onClone: ignore}', 'refuse'],
     ['certificate: []', 'mapping'],
     ['aws: {regions: [no]}', 'commercial'],
@@ -438,6 +438,40 @@ describe('the rest of the file', () => {
     ['no final newline', 'tenants: [{slug: a}]'],
   ])('%s is fine', async (_, text) => {
     expect((await trustOf(text)).tenants).toEqual(['a', 'default'])
+  })
+
+  test.each([
+    ['certificate: {lifetime: 600}', 'certificate.lifetime 600 has no unit: write 600s'],
+    ['certificate: {lifetime: 5}', 'certificate.lifetime 5 must be a duration from 5m to 24h'],
+    ['certificate: {onClone: true}', 'certificate.onClone true must be `end` or `refuse`'],
+    ['tenants: [{slug: 12}]', 'tenants[0].slug must be text: put 12 in quotes'],
+    [aws('{account: 12345}'), 'tenants[0].aws[0].account 12345 must be 12 digits in quotes'],
+  ])('%j: the advice is not the next mistake', async (text, message) => {
+    const mistakes = mistakesOf(await compile(text))
+    expect(mistakes).toEqual([expect.stringContaining(message)])
+  })
+
+  test.each([
+    ['trustDomain: *', '1:14: "*": there are no patterns'],
+    [aws('{account: "123456789012", role: *}'), '3:43: "*": there are no patterns'],
+    ['trustDomain: @x', '1:14: "@x" must be in quotes'],
+    ['tenants:\n\t- slug: a', '2:1: a tab: indent with spaces'],
+    ['trustDomain: a: b', '1:14: "a: b" has a second ": "'],
+    ['tenants:\n  - slug: a\n    aws: []\n   kubernetes: []', '4:1: "   kubernetes: []" is indented wrongly'],
+    ['tenants:\n- slug: a\n aws: []', ' is indented wrongly'],
+    ['trustDomain: "a', 'a quote that is not closed'],
+    ['alsoTrust: [a, b', 'a { or [ that is not closed'],
+    ['alsoTrust: [a\ntenants: []', 'a { or [ that is not closed'],
+    ['trustDomain: a\nalsoTrust', '2:1: "alsoTrust" is no field: write its name, a colon and a space'],
+    ['trustDomain:a\ntenants: []', '1:1: "trustDomain:a": a field is its name, a colon and a space'],
+    ['trustDomain: "a\\d"', '"\\\\d" means nothing in double quotes'],
+    ["trustDomain: 'a'b'", '1:17: "b\'" has no place here'],
+    ['trustDomain: a\n}', '2:1: "}" has no place here'],
+    ['trustDomain: &x &y a', '"&y a": anchors, aliases and tags are not allowed'],
+    ['alsoTrust: [a,, b]', '1:15: ", b]" has no place here'],
+  ])('%j is no YAML, and it says what to write', async (text, message) => {
+    const mistakes = mistakesOf(await compile(text))
+    expect(mistakes).toEqual([expect.stringContaining(message)])
   })
 
   test('all mistakes are reported at once, in the order of the file', async () => {
