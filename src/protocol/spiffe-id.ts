@@ -1,6 +1,8 @@
 // The one SPIFFE ID form that Muster issues: spiffe://<trustDomain>/tenant/<slug>/runner. No I/O.
 // Read with a grammar of our own: the URL class would fold case, dots and percent signs into a valid ID.
 
+import { everyCharacter, isLowerOrDigit } from './characters.ts'
+
 export interface RunnerSpiffeId {
   readonly trustDomain: string
   readonly tenant: string
@@ -25,10 +27,3 @@ export const isTrustDomain = (text: string): boolean =>
 /** `[a-z0-9]` and `-`, 1 to 63. */
 export const isTenantSlug = (text: string): boolean =>
   text.length >= 1 && text.length <= 63 && everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-')
-
-export const isLowerOrDigit = (c: string): boolean => (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')
-
-export function everyCharacter(text: string, allowed: (character: string) => boolean): boolean {
-  for (const character of text) if (!allowed(character)) return false
-  return true
-}

@@ -1,8 +1,8 @@
 // The form of minted tokens and of the runner IDs they may be minted for. No I/O.
 
 import { encodeBase64url, utf8 } from './base64url.ts'
+import { everyCharacter, isLetterOrDigit } from './characters.ts'
 import { sha256Hex } from './digest.ts'
-import { everyCharacter } from './spiffe-id.ts'
 
 export type TokenKind = 'bootstrap' | 'runner'
 
@@ -29,5 +29,4 @@ export const hashToken = (token: string): Promise<string> => sha256Hex(utf8(toke
 export const isMintableRunnerId = (id: string): boolean =>
   id.length >= 1 && id.length <= 128 && everyCharacter(id, isBase64url)
 
-const isBase64url = (c: string): boolean =>
-  (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c === '_' || c === '-'
+const isBase64url = (c: string): boolean => isLetterOrDigit(c) || c === '_' || c === '-'

@@ -1,7 +1,7 @@
 // The evidence of an enrollment: which source the configuration names, and what it gives at each use.
 
+import { everyCharacter, isLowerOrDigit } from '../protocol/characters.ts'
 import { CONFIGURABLE_MODES, type ConfigurableMode, type KubernetesMode } from '../protocol/modes.ts'
-import { everyCharacter, isLowerOrDigit } from '../protocol/spiffe-id.ts'
 import type { EpochMilliseconds } from '../protocol/time.ts'
 import type { Fields } from './log.ts'
 import type { Settings } from './settings.ts'

@@ -1,5 +1,6 @@
 // Durations as the trust file and the CLI take them: Go's, with whole numbers of h, m, s in falling order. Pure.
 
+import { isDigit } from '../protocol/characters.ts'
 import { type Seconds, seconds } from '../protocol/time.ts'
 
 const UNITS = [
@@ -17,15 +18,13 @@ export function parseDuration(text: string): Seconds | null {
   let total = 0
   for (const [unit, size] of UNITS) {
     let digits = 0
-    while (digits < rest.length && isDigit(rest[digits])) digits++
+    while (digits < rest.length && isDigit(rest[digits] ?? '')) digits++
     if (digits === 0 || digits > MOST_DIGITS || rest[digits] !== unit) continue
     total += Number(rest.slice(0, digits)) * size
     rest = rest.slice(digits + 1)
   }
   return text !== '' && rest === '' ? seconds(total) : null
 }
-
-const isDigit = (c: string | undefined): boolean => c !== undefined && c >= '0' && c <= '9'
 
 /** The shortest text of a duration. */
 export function formatDuration(duration: Seconds): string {

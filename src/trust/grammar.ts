@@ -1,9 +1,6 @@
 // What single values of the trust file may be. Exact grammars, no patterns of the operator's own. Pure.
 
-import { everyCharacter, isLowerOrDigit } from '../protocol/spiffe-id.ts'
-
-const isDigit = (c: string): boolean => c >= '0' && c <= '9'
-const isLetter = (c: string): boolean => (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+import { everyCharacter, isDigit, isLetterOrDigit, isLowerOrDigit } from '../protocol/characters.ts'
 
 /** `[a-z0-9-]{1,40}`: the first segment of a runner ID. */
 export const isClusterName = (text: string): boolean =>
@@ -36,9 +33,7 @@ export const isAwsAccount = (text: string): boolean => text.length === 12 && eve
 
 /** Names of roles, users and sessions (IAM and STS API references): `[\w+=,.@-]`, at most 64. */
 export const isIamName = (text: string): boolean =>
-  text.length >= 1 &&
-  text.length <= 64 &&
-  everyCharacter(text, (c) => isLetter(c) || isDigit(c) || '+=,.@_-'.includes(c))
+  text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetterOrDigit(c) || '+=,.@_-'.includes(c))
 
 /** Areas of the commercial partition. Others (`us-gov-`, `cn-`, `us-iso`, `eusc-`) have other endpoints and ARNs. */
 const AREAS = ['af', 'ap', 'ca', 'eu', 'il', 'me', 'mx', 'sa', 'us']
@@ -61,7 +56,7 @@ export function isAwsRegion(text: string): boolean {
 
 /** What EKS puts at the end of its issuers. */
 export const isEksId = (text: string): boolean =>
-  text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || isDigit(c))
+  text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetterOrDigit(c))
 
 /** Locations and cluster names of Google Cloud. */
 export const isGoogleName = isLabelName
@@ -78,7 +73,7 @@ export const isAudience = (text: string): boolean =>
 
 /** A name of a binding in wrangler.toml. */
 export const isBindingName = (text: string): boolean =>
-  text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || isDigit(c) || c === '_') && !isDigit(text[0] ?? '0')
+  text.length <= 64 && everyCharacter(text, (c) => isLetterOrDigit(c) || c === '_') && !isDigit(text[0] ?? '0')
 
 /** Why `text` cannot be an address to fetch keys from, or null. Its bytes are kept as they are. */
 export function httpsFault(text: string): string | null {

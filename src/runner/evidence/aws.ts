@@ -1,7 +1,7 @@
 // Evidence of `aws-sts`: a GetCallerIdentity request, signed in headers, that the control plane sends in our place.
 
 import { AwsV4Signer } from 'aws4fetch'
-import { everyCharacter, isLowerOrDigit } from '../../protocol/spiffe-id.ts'
+import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
 
 export interface AwsCredentials {

@@ -1,10 +1,11 @@
 // What a leaf of ours says: the grant that the CA believes, and the bounds of each of its parts. Pure.
 
 import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { everyCharacter } from '../../protocol/characters.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { everyCharacter, parseSpiffeId } from '../../protocol/spiffe-id.ts'
+import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtractSeconds } from '../../protocol/time.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
 import { isAwsAccount, isClusterName } from '../../trust/grammar.ts'

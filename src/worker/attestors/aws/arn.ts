@@ -1,7 +1,7 @@
 // Whom a caller identity of STS names. Pure.
 
+import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
-import { everyCharacter, isLowerOrDigit } from '../../../protocol/spiffe-id.ts'
 import type { AwsClaims } from '../../../trust/claims.ts'
 import { isAwsAccount, isIamName } from '../../../trust/grammar.ts'
 import type { CallerIdentity } from './sts-answer.ts'
@@ -37,7 +37,6 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsCl
   return refuse('aws_principal')
 }
 
-const isAlphanumeric = (c: string): boolean => isLowerOrDigit(c) || (c >= 'A' && c <= 'Z')
-const isId = (text: string): boolean => text !== '' && text.length <= 128 && everyCharacter(text, isAlphanumeric)
+const isId = (text: string): boolean => text !== '' && text.length <= 128 && everyCharacter(text, isLetterOrDigit)
 /** Paths (IAM API reference): U+0021 to U+007E. */
 const isPathCharacter = (c: string): boolean => c >= '!' && c <= '~'

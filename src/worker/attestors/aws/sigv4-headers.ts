@@ -1,9 +1,9 @@
 // The headers of a request signed with SigV4, held against what GetCallerIdentity needs: what is not signed goes
 // nowhere, and what is signed is of a kind that means nothing else to STS. Pure.
 
+import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { AWS_DATE_LEEWAY } from '../../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
-import { everyCharacter, isLowerOrDigit } from '../../../protocol/spiffe-id.ts'
 import { type EpochSeconds, epochMilliseconds, toEpochSeconds } from '../../../protocol/time.ts'
 import { parseAuthorization } from './authorization.ts'
 
@@ -120,8 +120,7 @@ function parseAmzDate(text: string): EpochSeconds | null {
 }
 
 /** RFC 9110 §5.6.2. */
-const isTokenCharacter = (c: string): boolean =>
-  isLowerOrDigit(c) || (c >= 'A' && c <= 'Z') || "!#$%&'*+-.^_`|~".includes(c)
+const isTokenCharacter = (c: string): boolean => isLetterOrDigit(c) || "!#$%&'*+-.^_`|~".includes(c)
 
 const isNoControl = (c: string): boolean => c >= ' ' && (c < '\u007f' || c > '\u009f')
 const isPrintable = (c: string): boolean => c >= ' ' && c <= '~'

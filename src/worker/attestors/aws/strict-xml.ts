@@ -2,7 +2,7 @@
 // What makes XML dangerous (DTD, entities, comments, CDATA, processing instructions, attributes, prefixes, text
 // between elements) is not skipped or resolved but refused, so two readers cannot see two documents.
 
-import { everyCharacter, isLowerOrDigit } from '../../../protocol/spiffe-id.ts'
+import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 
 export interface XmlElement {
   readonly name: string
@@ -58,7 +58,7 @@ function readContent(cursor: Cursor, name: string, depth: number): XmlElement | 
 function readElement(cursor: Cursor, depth: number): XmlElement | null {
   if (!take(cursor, '<')) return null
   const start = cursor.at
-  while (cursor.at < cursor.text.length && isNameCharacter(cursor.text[cursor.at] as string)) cursor.at++
+  while (cursor.at < cursor.text.length && isLetterOrDigit(cursor.text[cursor.at] as string)) cursor.at++
   const name = cursor.text.slice(start, cursor.at)
   return name !== '' && take(cursor, '>') ? readContent(cursor, name, depth) : null
 }
@@ -87,4 +87,3 @@ function take(cursor: Cursor, expected: string): boolean {
 
 const isSpace = (text: string): boolean =>
   everyCharacter(text, (c) => c === ' ' || c === '\n' || c === '\r' || c === '\t')
-const isNameCharacter = (c: string): boolean => isLowerOrDigit(c) || (c >= 'A' && c <= 'Z')

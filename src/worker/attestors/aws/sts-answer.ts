@@ -1,9 +1,9 @@
 // What STS answered: a caller identity, a refusal whose cause an operator can act on, or an outage.
 
 import { readUpTo } from '../../../protocol/bounded.ts'
+import { everyCharacter, isLetter } from '../../../protocol/characters.ts'
 import { STS_BODY_BYTES } from '../../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
-import { everyCharacter } from '../../../protocol/spiffe-id.ts'
 import { readXml } from './strict-xml.ts'
 
 /** As STS says it; not yet held against each other. */
@@ -87,9 +87,7 @@ function between(text: string, before: string, after: string): string {
 }
 
 const isCode = (text: string): boolean =>
-  text !== '' &&
-  text.length <= 64 &&
-  everyCharacter(text, (c) => (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c === '.')
+  text !== '' && text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || c === '.')
 
 /** XML or not said: a document that says it is JSON or HTML is not read as XML. */
 function isXml(response: Response): boolean {
