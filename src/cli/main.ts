@@ -3,7 +3,8 @@
 
 import module from 'node:module'
 
-// Not compiled anew at each start; from a checkout, where types are stripped, that is a third of an agent's memory.
+// Not compiled anew at each start. From a checkout, where types are stripped, that is a third of an agent's memory:
+// the `prepare` script fills the cache.
 module.enableCompileCache?.()
 
 if (process.argv[2] === 'runner') {
