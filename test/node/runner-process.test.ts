@@ -1,15 +1,20 @@
 // `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect, createServer, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { systemClock } from '../../src/protocol/time.ts'
 import { Runner, RunnerError } from '../../src/runner/index.ts'
 import { FakeControlPlane } from '../fakes/control-plane.ts'
+import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../fakes/issuer.ts'
+import { serveIssuer } from '../fakes/issuer-server.ts'
+import { fakeSts } from '../fakes/sts.ts'
+import { serveSts } from '../fakes/sts-server.ts'
 import { PROJECT, type RunningEdge, startEdge } from './edge.ts'
 import type { Line } from './runner-harness.ts'
 
@@ -60,11 +65,34 @@ const isReady = (line: Line): boolean => line.state === 'ready'
 const scratch = (): string => mkdtempSync(join(tmpdir(), 'muster-runner-'))
 
 describe('against the local edge', () => {
+  const sts = fakeSts(systemClock, [
+    {
+      accessKeyId: 'ASIAEXAMPLE0000000001',
+      secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY',
+      sessionToken: 'session',
+      arn: 'arn:aws:sts::123456789012:assumed-role/runner/i-0abc',
+      userId: 'AROAEXAMPLE:i-0abc',
+    },
+  ])
   let edge: RunningEdge
+  let issuer: FakeIssuer
+  const servers: { close: () => Promise<void> }[] = []
+
   beforeAll(async () => {
-    edge = await startEdge()
+    issuer = await makeIssuer('https://issuer.test', await makeIssuerKey('k'))
+    const [keys, aws] = [await serveIssuer(issuer), await serveSts(sts)]
+    servers.push(keys, aws)
+    const cluster = '  - { name: prod, issuer: https://issuer.test, namespace: runners, serviceAccount: runner }'
+    const mapping = '    aws: [{ account: "123456789012", role: runner }]'
+    edge = await startEdge({
+      trust: `bootstrapTenant: acme\nclusters:\n${cluster}\ntenants:\n  - slug: acme\n${mapping}\n`,
+      outbound: { 'issuer.test': keys.url, 'sts.us-east-1.amazonaws.com': aws.url },
+    })
   })
-  afterAll(() => edge.stop())
+  afterAll(async () => {
+    await edge.stop()
+    for (const server of servers) await server.close()
+  })
 
   async function mint(): Promise<string> {
     const { stdout, stderr } = await edge.muster('token', 'mint', '--tenant', 'acme', '--json')
@@ -123,6 +151,38 @@ describe('against the local edge', () => {
     const refused = second.lines.filter(({ code }) => code === 'attestation_invalid')
     expect(refused).toHaveLength(3)
     expect(refused[0]).toMatchObject({ level: 'error', message: 'enrollment refused: the credential, not the network' })
+  })
+
+  test('a projected token makes it the runner of its node, and an operator drains it to exit 0', async () => {
+    const path = join(scratch(), 'token')
+    const claims = { aud: ['compass-runner'], sub: 'system:serviceaccount:runners:runner' }
+    const workload = { namespace: 'runners', serviceaccount: { name: 'runner' } }
+    writeFileSync(path, `${await issuer.token(Math.floor(Date.now() / 1000), { claims, workload })}\n`)
+    const runner = run(overTls(), ['--token-file', path, '--runner-id', 'prod/node-a_example_internal'])
+    const enrolled = await runner.line(({ message }) => message === 'enrolled')
+    expect(enrolled).toMatchObject({ runnerId: 'prod/node-a_example_internal', tenant: 'acme' })
+    await runner.line(isReady)
+    expect((await edge.muster('drain', '--runner-id', 'prod/node-a_example_internal')).code).toBe(0)
+    await fetch(`${edge.url}/cdn-cgi/local/scheduled`)
+    expect(await runner.exited).toBe(0)
+    expect(runner.text.join('\n')).not.toContain(readFileSync(path, 'utf8').trim())
+  })
+
+  test('AWS vouches for it by a request that it signed, and no part of the credentials is logged', async () => {
+    const [key] = sts.keys
+    const runner = run({
+      ...overTls(),
+      RUNNER_ATTESTATION_MODE: 'aws-sts',
+      AWS_REGION: 'us-east-1',
+      AWS_ACCESS_KEY_ID: key?.accessKeyId ?? '',
+      AWS_SECRET_ACCESS_KEY: key?.secretAccessKey ?? '',
+      AWS_SESSION_TOKEN: key?.sessionToken ?? '',
+    })
+    await runner.line(isReady)
+    expect(runner.lines.find(({ message }) => message === 'enrolled')).toMatchObject({ tenant: 'acme', runnerId: null })
+    for (const secret of [key?.accessKeyId, key?.secretAccessKey, 'AWS4-HMAC']) {
+      expect(runner.text.join('\n')).not.toContain(secret)
+    }
   })
 
   test('as a library it gives identity, secure context and events', async () => {
