@@ -106,6 +106,13 @@ export async function makeIssuers(): Promise<{ root: Issuer; issuer: Issuer }> {
   return { root, issuer: await forgeCa({ ...validity, issuer: root }) }
 }
 
+/** A Muster of this file's own, and the clock of `world` at a whole second. */
+export async function startMuster() {
+  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
+  const issuers = await makeIssuers()
+  return { ...issuers, muster: musterUnder(issuers.issuer, issuers.root) }
+}
+
 export async function mint(kind: TokenKind = 'bootstrap', runnerId: string | null = null, tenant = 'acme') {
   const token = mintToken(kind)
   const createdAt = toEpochSeconds(world.clock())

@@ -1,7 +1,7 @@
 // Who may stay in: standing, re-attestation, clones, and the trust domain, decided anew at every renewal.
 import { env, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { hex } from '../../src/protocol/base64url.ts'
 import { addSeconds, hours, minutes, seconds, subtractSeconds, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
@@ -13,7 +13,7 @@ import { deleteBan, insertBan } from '../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../src/worker/store/enrollments.ts'
 import { findEvent, listEvents } from '../../src/worker/store/events.ts'
 import { revokeToken } from '../../src/worker/store/tokens.ts'
-import { type Issuer, LEAF_URI } from '../fakes/ca-forge.ts'
+import { LEAF_URI } from '../fakes/ca-forge.ts'
 import { enrollBody, makeRequester } from '../fakes/requester.ts'
 import { clusterWith } from '../fakes/trust.ts'
 import { world } from '../fakes/world.ts'
@@ -21,26 +21,14 @@ import {
   db,
   enrollByToken,
   type Identity,
-  type Muster,
-  makeIssuers,
   mint,
-  musterUnder,
   provisionedBy,
   reasonOf,
   settled,
+  startMuster,
 } from './fleet-fixture.ts'
 
-let root: Issuer
-let issuer: Issuer
-let muster: Muster
-
-beforeAll(async () => {
-  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
-  const made = await makeIssuers()
-  root = made.root
-  issuer = made.issuer
-  muster = musterUnder(issuer, root)
-})
+const { issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 

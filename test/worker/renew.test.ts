@@ -1,7 +1,7 @@
 // POST /api/enroll with `mtls-renewal`: who is renewed, until when, and with what.
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { BasicConstraintsExtension, ExtendedKeyUsageExtension, X509Certificate } from '@peculiar/x509'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { encodeBase64url } from '../../src/protocol/base64url.ts'
 import { minutes } from '../../src/protocol/time.ts'
 import { findEnrollment } from '../../src/worker/store/enrollments.ts'
@@ -14,7 +14,6 @@ import {
   db,
   enrollByToken,
   type Identity,
-  type Muster,
   makeIssuers,
   mint,
   musterUnder,
@@ -23,19 +22,10 @@ import {
   serialOf,
   settled,
   sign,
+  startMuster,
 } from './fleet-fixture.ts'
 
-let root: Issuer
-let issuer: Issuer
-let muster: Muster
-
-beforeAll(async () => {
-  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
-  const made = await makeIssuers()
-  root = made.root
-  issuer = made.issuer
-  muster = musterUnder(issuer, root)
-})
+const { root, issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 

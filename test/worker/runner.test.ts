@@ -1,7 +1,6 @@
 // The object of an enrollment from inside: what it writes, when it wakes, what is left of it.
 import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
-import { X509Certificate } from '@peculiar/x509'
-import { beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { epochSeconds, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { type BanList, NO_BANS } from '../../src/trust/bans.ts'
@@ -9,20 +8,13 @@ import type { Certificate } from '../../src/worker/fleet/lineage.ts'
 import type { EnrollmentStart } from '../../src/worker/fleet/record.ts'
 import { makeRequester } from '../fakes/requester.ts'
 import { world } from '../fakes/world.ts'
-import { connect, enrollByToken, type Identity, type Muster, makeIssuers, musterUnder } from './fleet-fixture.ts'
+import { connect, enrollByToken, serialOf, startMuster } from './fleet-fixture.ts'
 
-let muster: Muster
-
-beforeAll(async () => {
-  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
-  const { root, issuer } = await makeIssuers()
-  muster = musterUnder(issuer, root)
-})
+const { muster } = await startMuster()
 
 const objectOf = (enrollmentId: string) => env.RUNNERS.getByName(enrollmentId)
 const alarmOf = (enrollmentId: string) =>
   runInDurableObject(objectOf(enrollmentId), (_, { storage }) => storage.getAlarm())
-const serialOf = ({ certificate }: Pick<Identity, 'certificate'>) => new X509Certificate(certificate).serialNumber
 
 /** What the object writes while `work` runs: values, and changes of the alarm, each of which is a row. */
 async function writesDuring(

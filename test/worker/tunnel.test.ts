@@ -1,7 +1,7 @@
 // GET /api/tunnel: who may open one, what is said in it, and when it is closed.
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { ExtendedKeyUsageExtension } from '@peculiar/x509'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { encodeBase64url } from '../../src/protocol/base64url.ts'
 import { deleteBan, insertBan, listBans, requestDrain } from '../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../src/worker/store/enrollments.ts'
@@ -19,28 +19,16 @@ import {
   type Identity,
   type Knocking,
   knock,
-  type Muster,
-  makeIssuers,
   mint,
-  musterUnder,
   now,
   ORIGIN,
   proofHeaders,
   provisionedBy,
+  startMuster,
   Tunnel,
 } from './fleet-fixture.ts'
 
-let root: Issuer
-let issuer: Issuer
-let muster: Muster
-
-beforeAll(async () => {
-  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
-  const made = await makeIssuers()
-  root = made.root
-  issuer = made.issuer
-  muster = musterUnder(issuer, root)
-})
+const { issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 
