@@ -3,7 +3,7 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { epochMilliseconds, rfc3339, seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Authority } from '../worker/ca/authority.ts'
 import type { CaFolder } from '../worker/ca/create.ts'
 import { CommandError } from './command.ts'
@@ -101,8 +101,8 @@ export function showCertificates(pem: string): Shown[] {
           subject: oneLine(certificate.subject),
           issuer: oneLine(certificate.issuer),
           serial: certificate.serialNumber.toLowerCase(),
-          notBefore: rfc3339(certificate.validFromDate),
-          notAfter: rfc3339(certificate.validToDate),
+          notBefore: timeText(certificate.validFromDate),
+          notAfter: timeText(certificate.validToDate),
           fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
         },
       ]
@@ -114,4 +114,4 @@ export function showCertificates(pem: string): Shown[] {
 
 const oneLine = (name: string): string => name.replaceAll('\n', ', ')
 
-const rfc3339 = (date: Date): string => `${date.toISOString().slice(0, 19)}Z`
+const timeText = (date: Date): string => rfc3339(toEpochSeconds(epochMilliseconds(date.getTime())))

@@ -1,7 +1,7 @@
 // `muster ca issue`: the provisioned certificate of a machine that cannot enroll, from the operator's own CA folder.
 
 import { join } from 'node:path'
-import { hex } from '../protocol/base64url.ts'
+import { sha256Hex } from '../protocol/digest.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
 import { formatSpiffeId } from '../protocol/spiffe-id.ts'
 import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
@@ -51,7 +51,7 @@ export async function issue(options: IssueOptions): Promise<void> {
   // The record comes before the signature, as at the door.
   const { withDatabase } = await import('./database.ts')
   const { insertProvisioned } = await import('../worker/store/enrollments.ts')
-  const publicKeyHash = hex(new Uint8Array(await crypto.subtle.digest('SHA-256', spki)))
+  const publicKeyHash = await sha256Hex(spki)
   await withDatabase(options, (db) =>
     insertProvisioned(db, {
       ...provisioned,
