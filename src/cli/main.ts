@@ -3,12 +3,13 @@
 
 import module from 'node:module'
 
-// Not compiled anew at each start. From a checkout, where types are stripped, that is a third of an agent's memory:
-// the `prepare` script fills the cache.
+// Not compiled anew at each start. From a checkout, where types are stripped, that is a fifth of an agent's memory.
 module.enableCompileCache?.()
 
 if (process.argv[2] === 'runner') {
   const { runRunner } = await import('../runner/command.ts')
+  // Now: an agent may run for months, and be killed in the end.
+  module.flushCompileCache?.()
   await runRunner(process.argv.slice(3))
 } else {
   const { runProgram } = await import('./program.ts')
