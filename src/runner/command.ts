@@ -1,58 +1,49 @@
 // `muster runner`: the runner as a process. Signals, exit code, help.
 
-import { Command, CommanderError } from 'commander'
-import { Runner } from './index.ts'
+import { parseArgs } from 'node:util'
+import { Runner, type RunnerOptions } from './index.ts'
 
-interface RunnerCommandOptions {
-  readonly tokenFile?: string
-  readonly runnerId?: string
-  readonly mount?: readonly string[]
-}
-
-const collect = (value: string, values: readonly string[] = []): readonly string[] => [...values, value]
+/** Read without the library that the other commands use: an agent's memory is counted on every machine. */
+const OPTIONS = {
+  'token-file': { type: 'string' },
+  'runner-id': { type: 'string' },
+  mount: { type: 'string', multiple: true },
+  help: { type: 'boolean', short: 'h' },
+  // Every command takes these; a runner needs none of them.
+  json: { type: 'boolean' },
+  local: { type: 'boolean' },
+  remote: { type: 'boolean' },
+  trust: { type: 'string' },
+  'persist-to': { type: 'string' },
+  env: { type: 'string' },
+} as const
 
 /** Runs the runner to its end, with the arguments after `muster runner`. */
 export async function runRunner(args: readonly string[]): Promise<void> {
+  const read = readArguments([...args])
+  if (read === 'help') process.stdout.write(HELP)
+  else await run(read)
+}
+
+/** Wrong arguments are a mistake of configuration like any other, told with the others. */
+function readArguments(args: string[]): RunnerOptions | 'help' {
   try {
-    await runnerCommand().parseAsync(args, { from: 'user' })
+    const { values } = parseArgs({ args, options: OPTIONS })
+    if (values.help) return 'help'
+    return {
+      ...(values['token-file'] !== undefined && { tokenFile: values['token-file'] }),
+      ...(values['runner-id'] !== undefined && { runnerId: values['runner-id'] }),
+      ...(values.mount !== undefined && { mounts: values.mount }),
+    }
   } catch (error) {
-    if (!(error instanceof CommanderError)) throw error
-    // Wrong arguments are a mistake of configuration like any other, told with the others.
-    if (error.exitCode !== 0) await run({}, [error.message])
+    if (!(error instanceof TypeError)) throw error
+    // The first sentence says what is wrong, the others how else to quote it.
+    return { mistakes: [error.message.split('. ', 1).join()] }
   }
 }
 
-const runnerCommand = (): Command =>
-  new Command('muster runner')
-    .description('Enrolls this machine, keeps its certificate alive and its tunnel open. Configured by variables.')
-    .option('--token-file <path>', 'the token, read anew at every use (RUNNER_TOKEN_FILE)')
-    .option('--runner-id <id>', 'refuse to start as another runner (RUNNER_ID)')
-    .option('--mount <src[:dst]>', 'a host path that jobs will see; refused where it would show a credential', collect)
-    // Every command takes these; a runner needs none of them.
-    .option('--json', 'the log is JSON in any case')
-    .option('--trust <file>')
-    .option('--local')
-    .option('--persist-to <dir>')
-    .option('--remote')
-    .option('--env <name>')
-    .helpOption('-h, --help', 'show this help')
-    .addHelpText('after', HELP)
-    .configureHelp({ visibleOptions: (command) => command.options.filter(({ description }) => description !== '') })
-    .exitOverride()
-    .configureOutput({ writeErr: () => {} })
-    .action((options: RunnerCommandOptions) => run(options))
-
-async function run(
-  { tokenFile, runnerId, mount }: RunnerCommandOptions,
-  mistakes: readonly string[] = [],
-): Promise<void> {
-  const runner = new Runner({
-    ...(tokenFile !== undefined && { tokenFile }),
-    ...(runnerId !== undefined && { runnerId }),
-    ...(mount !== undefined && { mounts: mount }),
-    mistakes,
-    log: (line) => process.stdout.write(line),
-  })
+async function run(options: RunnerOptions): Promise<void> {
+  const runner = new Runner({ ...options, log: (line) => process.stdout.write(line) })
   let told = false
   // As the first process of a container it has no default action for signals.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
@@ -69,7 +60,16 @@ async function run(
   process.exitCode = await runner.ended()
 }
 
-const HELP = `
+const HELP = `Usage: muster runner [options]
+
+Enrolls this machine, keeps its certificate alive and its tunnel open. Configured by variables.
+
+Options
+  --token-file <path>        the token, read anew at every use (RUNNER_TOKEN_FILE)
+  --runner-id <id>           refuse to start as another runner (RUNNER_ID)
+  --mount <src[:dst]>        a host path that jobs will see; refused where it would show a credential (repeatable)
+  -h, --help                 show this help
+
 Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate)
   RUNNER_ENROLL_URL          the control plane, https (http to this machine only)
   RUNNER_TUNNEL_URL          where the tunnel goes; default: the same host
@@ -103,4 +103,5 @@ Exit codes
   78  the configuration is wrong: every mistake is logged
 
 Example
-  RUNNER_ENROLL_URL=https://muster.example RUNNER_BOOTSTRAP_TOKEN=muster_bt_… muster runner`
+  RUNNER_ENROLL_URL=https://muster.example RUNNER_BOOTSTRAP_TOKEN=muster_bt_… muster runner
+`

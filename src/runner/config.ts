@@ -66,7 +66,13 @@ export function readConfig(
   certificates = CERTIFICATES,
 ): Config {
   const { mistakes } = settings
-  const evidence = readEvidenceConfig(settings, flags.tokenFile ?? null)
+  for (const [flag, value] of [
+    ['--token-file', flags.tokenFile],
+    ['--runner-id', flags.runnerId],
+  ]) {
+    if (value?.trim() === '') mistakes.push(`${flag} is empty`)
+  }
+  const evidence = readEvidenceConfig(settings, flags.tokenFile || null)
   const enrollUrl = settings.origin('RUNNER_ENROLL_URL', ENROLL_PATH, 'https')
   const tunnelUrl = settings.origin('RUNNER_TUNNEL_URL', TUNNEL_PATH, 'wss') ?? enrollUrl
   const provisioned = readProvisioned(settings, certificates)
@@ -85,7 +91,7 @@ export function readConfig(
     evidence,
     provisioned,
     tenant,
-    runnerId: flags.runnerId ?? settings.text('RUNNER_ID'),
+    runnerId: flags.runnerId || settings.text('RUNNER_ID'),
     secretsDir,
     renews: renewal !== 'off' && enrollUrl !== null,
     identityDir,

@@ -327,7 +327,7 @@ describe('against a control plane that is told what to do', () => {
     const wrong = run({ RUNNER_ENROLL_URL: 'http://muster.test' }, ['--bogus'])
     expect(await wrong.exited).toBe(78)
     expect(wrong.lines.filter(({ level }) => level === 'error').map(({ message }) => message)).toEqual([
-      "error: unknown option '--bogus'",
+      "Unknown option '--bogus'",
       'RUNNER_ENROLL_URL must begin with https://: plain http is for this machine only',
       'RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN',
     ])
