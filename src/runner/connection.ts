@@ -4,13 +4,7 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import {
-  connect as connectTls,
-  createSecureContext,
-  getCACertificates,
-  rootCertificates,
-  type SecureContext,
-} from 'node:tls'
+import tls, { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls'
 import type { Identity } from './identity.ts'
 import { type ProxySettings, proxyFor } from './proxy.ts'
 
@@ -34,9 +28,8 @@ export function tlsContext({ extraRoots }: Network, identity: Identity | null): 
   })
 }
 
-/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where this Node (22.15 and up) tells them. */
-const systemRoots = (): readonly string[] =>
-  typeof getCACertificates === 'function' ? getCACertificates('default') : rootCertificates
+/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where this Node tells them (22.15 and up). */
+const systemRoots = (): readonly string[] => tls.getCACertificates?.('default') ?? tls.rootCertificates
 
 type Created = (error: Error | null, socket: Socket) => void
 

@@ -346,6 +346,13 @@ describe('accidents of env files', () => {
     }
   })
 
+  test('an empty argument is named', async () => {
+    expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't' }, { tokenFile: '', runnerId: ' ' })).toEqual([
+      '--token-file is empty',
+      '--runner-id is empty',
+    ])
+  })
+
   test('a token with white space within is named, not quoted', async () => {
     const mistakes = await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_a b' })
     expect(mistakes[0]).toBe('RUNNER_BOOTSTRAP_TOKEN holds white space within the token: it was cut or wrapped')

@@ -582,6 +582,18 @@ describe('RUNNER_IDENTITY_DIR', () => {
     expect(existsSync(join(folder, 'identity.json.set-aside'))).toBe(true)
   })
 
+  test('whose identity is refused at boot, with no evidence to enroll by, says what is missing', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    plane.next.push(() => problem(401, 'attestation_invalid'))
+    const harness = start({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+    await harness.settle()
+    expect(harness.ending).toEqual({
+      exitCode: 78,
+      messages: ['RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN'],
+    })
+  })
+
   test('whose identity is past the window enrolls, without asking for a renewal', async () => {
     const folder = scratchDir()
     await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
