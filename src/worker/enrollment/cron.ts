@@ -5,7 +5,7 @@ import { pruneEvents } from '../store/events.ts'
 import type { Door } from './door.ts'
 import { tellRunners } from './sweep.ts'
 
-const EVERY_HOUR = '0 * * * *'
+export const EVERY_HOUR = '0 * * * *'
 const EVENTS_KEPT = hours(30 * 24)
 
 export async function runCron(door: Door, cron: string): Promise<void> {

@@ -6,18 +6,16 @@ import { nonceIsBoundTo } from '../../protocol/nonce.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import type { Json } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
-import { type BanList, findBan } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
-import { decide } from '../../trust/decide.ts'
-import { tokenIdOf } from '../../trust/standing.ts'
+import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import { answerOf, type Reserved } from './answer.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
-import { proverKeyOf } from './rate-key.ts'
+import { identify } from './identify.ts'
 import { broke, refused } from './refused.ts'
-import { noteCertificate, renew } from './renew.ts'
+import { renew } from './renew.ts'
 import { begin, reserve } from './reserve.ts'
 import { recordEnrolled } from './shared-runner-id.ts'
 
@@ -44,7 +42,7 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
   const request = shaped.value
   facts.instanceId = request.instanceId
   const { mode, fields } = request.attestation
-  const attestor = Object.hasOwn(door.attestors, mode) ? door.attestors[mode as keyof typeof door.attestors] : undefined
+  const attestor = isMode(door.attestors, mode) ? door.attestors[mode] : undefined
   if (attestor === undefined) return refuse('mode_unknown', { detail: 'attestation.mode is none that this door takes' })
   const evidence = parseEvidence(attestor.fields, fields)
   if (!evidence.ok) return evidence
@@ -60,15 +58,11 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
 
   const proof = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
   if (!proof.ok) return proof
-  facts.proven = true
-  if (proof.value.mode === 'mtls-renewal') noteCertificate(facts, proof.value.certificate)
-  const bans = await door.banList()
-  if (!bans.ok) return bans
 
   const reserved =
     proof.value.mode === 'mtls-renewal'
-      ? await renew(door, authority.value, bans.value, proof.value.certificate, csr.value, now, facts)
-      : await admit(door, authority.value, bans.value, proof.value, csr.value, now, facts)
+      ? await renew(door, authority.value, proof.value.certificate, csr.value, now, facts)
+      : await admit(door, authority.value, proof.value, csr.value, now, facts)
   if (!reserved.ok) return reserved
   facts.enrollmentId = reserved.value.id
   facts.serial = reserved.value.serial
@@ -81,29 +75,24 @@ async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Fact
 async function admit(
   door: Door,
   authority: Authority,
-  bans: BanList,
   claims: Claims,
   csr: CertificateRequest,
   now: EpochSeconds,
   facts: Facts,
 ): Promise<Result<Reserved>> {
-  const decision = decide(door.trust, claims)
-  if (!decision.ok) return decision
-  Object.assign(facts, decision.value)
-  const { tenant } = decision.value
-  if (findBan(bans, { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims) }) !== null)
-    return refuse('banned')
-  const prover = proverKeyOf(decision.value, claims)
-  if (!(await door.withinRate('identities', prover)) || !(await door.withinRate('tenants', tenant)))
-    return refuse('rate_limited')
-
-  const admission = { now, csr, claims, decision: decision.value, instanceId: facts.instanceId ?? null }
+  const identified = await identify(door, claims, facts)
+  if (!identified.ok) return identified
+  const { decision, bans } = identified.value
+  const admission = { now, csr, claims, decision, instanceId: facts.instanceId ?? null }
   const reserved = await reserve(door, authority, admission)
   if (!reserved.ok) return reserved
   facts.enrollmentId = reserved.value.id
   const begun = await begin(door, admission, reserved.value, bans)
   return begun.ok ? reserved : begun
 }
+
+/** A name that the request gives is a mode only where the registry has it as its own. */
+const isMode = (attestors: Attestors, name: string): name is keyof Attestors => Object.hasOwn(attestors, name)
 
 /** The key is proven twice: the CSR is signed by it, and the nonce that the evidence is bound to names it. */
 async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promise<Result<CertificateRequest>> {

@@ -4,13 +4,10 @@
 import { parseEvidence } from '../../protocol/enroll.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
-import { findBan } from '../../trust/bans.ts'
-import { decide } from '../../trust/decide.ts'
-import { tokenIdOf } from '../../trust/standing.ts'
 import { looksLikeJws } from '../attestors/jws.ts'
 import type { Door } from './door.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
-import { proverKeyOf } from './rate-key.ts'
+import { identify } from './identify.ts'
 import { broke, refused } from './refused.ts'
 
 /**
@@ -59,21 +56,9 @@ async function steps(
   // Nothing is bound to a key here: a bearer token is all that this door asks for.
   const claims = await attestor.appraise(evidence.value, { now: toEpochSeconds(caller.at), challengeNonce: '' })
   if (!claims.ok) return claims
-  facts.proven = true
-
-  const decision = decide(door.trust, claims.value)
-  if (!decision.ok) return decision
-  Object.assign(facts, decision.value)
-  const { tenant, runnerId } = decision.value
-
-  const bans = await door.banList()
-  if (!bans.ok) return bans
-  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims.value) }
-  if (findBan(bans.value, subject) !== null) return refuse('banned')
-  const prover = proverKeyOf(decision.value, claims.value)
-  if (!(await door.withinRate('identities', prover)) || !(await door.withinRate('tenants', tenant))) {
-    return refuse('rate_limited')
-  }
+  const identified = await identify(door, claims.value, facts)
+  if (!identified.ok) return identified
+  const { runnerId } = identified.value.decision
 
   if (runnerId === null) return refuse('node_claim')
   if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')

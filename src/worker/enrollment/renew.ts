@@ -1,15 +1,13 @@
 // What a renewal has in place of decide and reserve: one call to the enrollment's own object does both.
 
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
-import type { BanList } from '../../trust/bans.ts'
 import type { ProvenCertificate } from '../attestors/mtls-renewal.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
-import { newSerial, validityOf } from '../ca/profile.ts'
 import type { ShownCertificate } from '../fleet/record.ts'
 import type { Reserved } from './answer.ts'
+import { candidateFor } from './candidate.ts'
 import type { Door } from './door.ts'
 import type { Facts } from './event.ts'
 
@@ -17,24 +15,19 @@ import type { Facts } from './event.ts'
 export async function renew(
   door: Door,
   authority: Authority,
-  bans: BanList,
   certificate: ProvenCertificate,
   csr: CertificateRequest,
   now: EpochSeconds,
   facts: Facts,
 ): Promise<Result<Reserved>> {
   const { enrollmentId: id, tenant, mode, source } = certificate
+  noteCertificate(facts, certificate)
+  const bans = await door.banList()
+  if (!bans.ok) return bans
   if (!(await door.withinRate('identities', id))) return refuse('rate_limited')
-  const validity = validityOf(authority, now, door.trust.certificate.lifetime)
-  if (!validity.ok) return validity
-  const candidate = {
-    serial: newSerial(),
-    publicKeyHash: csr.publicKeyHash,
-    spiffeId: formatSpiffeId({ trustDomain: door.trust.trustDomain, tenant }),
-    ...validity.value,
-    issuer: authority.issuerKeyId,
-  }
-  const { known, result } = await door.runnerOf(id).renew(shownOf(certificate), candidate, bans)
+  const candidate = candidateFor(door, authority, tenant, csr, now)
+  if (!candidate.ok) return candidate
+  const { known, result } = await door.runnerOf(id).renew(shownOf(certificate), candidate.value, bans.value)
   facts.identity = known?.identity ?? null
   facts.runnerId = known?.runnerId ?? null
   if (!result.ok) return result

@@ -2,7 +2,6 @@
 
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import type { BanList } from '../../trust/bans.ts'
@@ -11,7 +10,6 @@ import type { Decision } from '../../trust/decide.ts'
 import { tokenIdOf } from '../../trust/standing.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
-import { newSerial, validityOf } from '../ca/profile.ts'
 import {
   type EnrollmentRow,
   type Proposal,
@@ -19,6 +17,7 @@ import {
   reserveWithEvidence,
   type TokenReservation,
 } from '../store/enrollments.ts'
+import { candidateFor } from './candidate.ts'
 import type { Door } from './door.ts'
 
 export interface Admission {
@@ -31,9 +30,9 @@ export interface Admission {
 
 /** The enrollment that this caller has from now on: a new one, or its own of a moment ago. */
 export async function reserve(door: Door, authority: Authority, admission: Admission): Promise<Result<EnrollmentRow>> {
-  const validity = validityOf(authority, admission.now, door.trust.certificate.lifetime)
-  if (!validity.ok) return validity
   const { decision, claims, now } = admission
+  const candidate = candidateFor(door, authority, decision.tenant, admission.csr, now)
+  if (!candidate.ok) return candidate
   const proposal: Proposal = {
     id: uuidv7(toEpochMilliseconds(now)),
     mode: decision.mode,
@@ -44,11 +43,7 @@ export async function reserve(door: Door, authority: Authority, admission: Admis
     tokenId: tokenIdOf(claims),
     instanceId: admission.instanceId,
     enrolledAt: now,
-    publicKeyHash: admission.csr.publicKeyHash,
-    serial: newSerial(),
-    spiffeId: formatSpiffeId({ trustDomain: door.trust.trustDomain, tenant: decision.tenant }),
-    ...validity.value,
-    issuer: authority.issuerKeyId,
+    ...candidate.value,
   }
   if (claims.mode === 'bootstrap-token') {
     return tokenOutcome(await reserveWithBootstrapToken(door.database, claims.tokenId, proposal), proposal)

@@ -117,11 +117,7 @@ export function renew(
   candidate: Certificate,
   now: EpochSeconds,
 ): Use<Renewal> {
-  const stands = standing(trust, list, {
-    enrollmentId: record.enrollmentId,
-    claims: record.claims,
-    tenant: shown.tenant,
-  })
+  const stands = standing(trust, list, { ...record, tenant: shown.tenant })
   if (!stands.ok) return { record: null, result: stands }
   const verdict = renewalVerdict(record.lineage, shown, candidate, now)
   switch (verdict.verdict) {
@@ -166,11 +162,7 @@ export function connect(
     }
     spent.push(challenge)
   }
-  const stands = standing(trust, list, {
-    enrollmentId: record.enrollmentId,
-    claims: record.claims,
-    tenant: shown.tenant,
-  })
+  const stands = standing(trust, list, { ...record, tenant: shown.tenant })
   if (!stands.ok) return { record: null, result: stands }
   const verdict = connectionVerdict(record.lineage, shown, now)
   switch (verdict.verdict) {

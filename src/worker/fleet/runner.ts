@@ -4,7 +4,15 @@
 import { DurableObject } from 'cloudflare:workers'
 import type { Reason } from '../../protocol/reasons.ts'
 import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { type EpochSeconds, rfc3339, toEpochMilliseconds, toEpochSeconds } from '../../protocol/time.ts'
+import {
+  addSeconds,
+  type EpochSeconds,
+  epochSeconds,
+  rfc3339,
+  seconds,
+  toEpochMilliseconds,
+  toEpochSeconds,
+} from '../../protocol/time.ts'
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
 import type { Decision } from '../../trust/decide.ts'
@@ -42,13 +50,12 @@ export interface RunnerStatus {
 
 const RECORD = 'record'
 /** Between `admit` and the hand-over of the socket that it admits. */
-const TICKET_MILLISECONDS = 10_000
+const TICKET_LIFE = seconds(10)
 
 interface Ticket {
   readonly connection: Connection
   readonly shown: ShownCertificate
-  /** Milliseconds since 1970. */
-  readonly until: number
+  readonly until: EpochSeconds
 }
 
 export class Runner extends DurableObject<unknown> {
@@ -95,10 +102,10 @@ export class Runner extends DurableObject<unknown> {
       connect(record, this.#sources.trust, this.#newest(list), shown, challenge, now),
     )
     if (!result.ok) return { known, result }
-    const now = this.#sources.clock()
+    const now = this.#now()
     for (const [name, { until }] of this.#tickets) if (until < now) this.#tickets.delete(name)
     const ticket = crypto.randomUUID()
-    this.#tickets.set(ticket, { connection: result.value, shown, until: now + TICKET_MILLISECONDS })
+    this.#tickets.set(ticket, { connection: result.value, shown, until: addSeconds(now, TICKET_LIFE) })
     return { known, result: ok({ ticket }) }
   }
 
@@ -108,7 +115,7 @@ export class Runner extends DurableObject<unknown> {
     const ticket = this.#tickets.get(name)
     this.#tickets.delete(name)
     const record = this.#load()
-    if (ticket === undefined || ticket.until < this.#sources.clock() || record === null || record.ended !== null) {
+    if (ticket === undefined || ticket.until < this.#now() || record === null || record.ended !== null) {
       return new Response(null, { status: 410 })
     }
     const { 0: theirs, 1: ours } = new WebSocketPair()
@@ -252,8 +259,8 @@ export class Runner extends DurableObject<unknown> {
 
   async #wakeNext(record: EnrollmentRecord): Promise<void> {
     const ends = openSockets(this.ctx).map(({ carried }) => carried.notAfter)
-    const cleared = clearedAfter(record) + 1
-    await this.ctx.storage.setAlarm(Math.min(cleared, ...ends) * 1000)
+    const cleared = addSeconds(clearedAfter(record), seconds(1))
+    await this.ctx.storage.setAlarm(toEpochMilliseconds(epochSeconds(Math.min(cleared, ...ends))))
   }
 
   /** Each change of the alarm is a row written, so one that is early enough stays: it looks what comes next. */
