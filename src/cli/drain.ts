@@ -19,7 +19,7 @@ async function drain(options: NamingOptions): Promise<void> {
   const now = toEpochSeconds(systemClock())
   const enrollments = await withDatabase(options, (db) => requestDrain(db, whom, now))
   if (enrollments.length === 0) {
-    throw new CommandError(`no live runner has the ${whom.kind} ${JSON.stringify(whom.value)}: see muster runners`)
+    throw new CommandError(`no live runner has the ${whom.kind} ${JSON.stringify(whom.value)}: see muster events`)
   }
   print(options, { enrollments }, () =>
     [...enrollments, `asked of ${enrollments.length}; those that are connected hear of it within a minute`].join('\n'),
