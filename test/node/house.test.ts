@@ -199,3 +199,18 @@ describe.each(files)('$path', (file) => {
     expect([...code.matchAll(/\bDate\.now\b|\bnew Date\(\)/g)].map(([clock]) => clock)).toEqual(CLOCKS[file.path] ?? [])
   })
 })
+
+test('the deployed Worker is not the one that development uses', () => {
+  const configuration = readFileSync(join(ROOT, 'wrangler.toml'), 'utf8')
+  expect(configuration).toMatch(/^main = "src\/worker\/index\.ts"$/m)
+  expect(configuration).not.toContain('dev.ts')
+})
+
+const pages = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`)]
+
+test.each(pages)('%s leads to nothing that is not there', (page) => {
+  const links = [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(
+    ([, link]) => link ?? '',
+  )
+  expect(links.filter((link) => !existsSync(join(ROOT, dirname(page), link)))).toEqual([])
+})
