@@ -8,6 +8,8 @@ const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.u
 export default defineConfig({
   test: {
     silent: 'passed-only',
+    // vitest leaves one core alone; most of ours wait for processes that they started.
+    maxWorkers: 2,
     projects: [
       {
         root: path('..'),
