@@ -18,7 +18,6 @@ export async function bundle(entry: string, trust: unknown): Promise<string> {
     jsx: 'automatic',
     jsxImportSource: 'hono/jsx',
     keepNames: true,
-    sourcemap: 'inline',
     logLevel: 'silent',
     plugins: [
       {

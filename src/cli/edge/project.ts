@@ -1,7 +1,9 @@
 // The project: where it lies, and what its wrangler.toml says.
 
 import { execFile } from 'node:child_process'
-import { join } from 'node:path'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Json, V4WorkerOptions } from 'miniflare'
@@ -24,15 +26,46 @@ export interface Migration {
   readonly statements: readonly string[]
 }
 
-/** `.dev.vars` and secrets in the environment stay out: they are `wrangler dev`'s. */
+/**
+ * What wrangler makes of wrangler.toml. To ask it takes a second, so its answer is kept for as long as nothing that it
+ * read has changed. `.dev.vars` and secrets in the environment stay out: they are `wrangler dev`'s.
+ */
 export async function readProject(environment?: string, ending?: AbortSignal): Promise<Project> {
+  const kept = join(PROJECT, '.wrangler/project', `${fingerprint(environment)}.json`)
+  if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8'))
+  const answer = await askWrangler(environment, ending)
+  const project: Project = JSON.parse(answer)
+  try {
+    mkdirSync(dirname(kept), { recursive: true })
+    writeFileSync(`${kept}.${process.pid}`, answer)
+    renameSync(`${kept}.${process.pid}`, kept)
+  } catch {
+    // A checkout that cannot be written to is asked about each time.
+  }
+  return project
+}
+
+/** Names everything that wrangler's answer comes from. */
+function fingerprint(environment: string | undefined): string {
+  const hash = createHash('sha256').update(JSON.stringify([PROJECT, environment, process.env.CLOUDFLARE_ENV]))
+  for (const name of ['wrangler.toml', 'package.json', 'src/cli/edge/read-project.ts', ...migrations()]) {
+    hash.update(`${name}\n`).update(readFileSync(join(PROJECT, name)))
+  }
+  return hash.digest('hex').slice(0, 32)
+}
+
+const migrations = (): string[] =>
+  readdirSync(join(PROJECT, 'migrations'))
+    .sort()
+    .map((name) => `migrations/${name}`)
+
+async function askWrangler(environment: string | undefined, ending: AbortSignal | undefined): Promise<string> {
   const program = join(PROJECT, 'src/cli/edge/read-project.ts')
   const args = environment === undefined ? [program] : [program, environment]
   const options = { maxBuffer: 16 * 1024 * 1024, ...(ending && { signal: ending }) }
   const env = { ...process.env, WRANGLER_LOG: 'none', WRANGLER_SEND_METRICS: 'false', NODE_OPTIONS: '' }
   try {
-    const { stdout } = await promisify(execFile)(process.execPath, args, { ...options, env })
-    return JSON.parse(stdout)
+    return (await promisify(execFile)(process.execPath, args, { ...options, env })).stdout
   } catch (error) {
     ending?.throwIfAborted()
     const complaint = error instanceof Error && 'stderr' in error ? String(error.stderr) : String(error)
