@@ -92,6 +92,8 @@ async function ban(options: BanOptions): Promise<void> {
   const { withDatabase } = await import('./database.ts')
   const { countNamed, insertBan } = await import('../worker/store/bans.ts')
   const runners = await withDatabase(options, async (db) => {
+    if (whom.kind === 'tenant' && (await countNamed(db, whom, now)) === 0)
+      await refuseUnknownTenant(options, whom.value)
     await insertBan(db, { ...whom, note, createdAt: now })
     return countNamed(db, whom, now)
   })
@@ -101,6 +103,15 @@ async function ban(options: BanOptions): Promise<void> {
       'it holds everywhere within 30 seconds; their tunnels are closed within a minute',
     ].join('\n'),
   )
+}
+
+/** A slip of the pen would ban nobody. A trust file that does not load stands in nobody's way in an emergency. */
+async function refuseUnknownTenant({ trust: path }: SharedOptions, tenant: string): Promise<void> {
+  const { readTrust } = await import('./trust.ts')
+  const trust = await readTrust(path).catch(() => null)
+  if (trust !== null && !trust.tenants.includes(tenant)) {
+    throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}, and nobody is enrolled in it`)
+  }
 }
 
 const countText = (runners: number): string => (runners === 1 ? '1 live runner' : `${runners} live runners`)

@@ -25,8 +25,8 @@ export const explainCommand = () =>
     .action((id: string, options: SharedOptions) => explain(id, options))
 
 async function events(options: EventsOptions): Promise<void> {
-  const limit = Number(options.limit)
-  if (!Number.isInteger(limit) || limit < 1 || limit > MOST_EVENTS) {
+  const limit = /^[0-9]{1,9}$/.test(options.limit) ? Number(options.limit) : 0
+  if (limit < 1 || limit > MOST_EVENTS) {
     throw new CommandError(`--limit ${JSON.stringify(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
   }
   const { withDatabase } = await import('./database.ts')

@@ -1,8 +1,10 @@
 // `muster trust`: check, compile and describe the trust file; and the trust file as other commands read it.
 
-import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { quote } from '../protocol/labels.ts'
 import { KEY_SET_BODY_BYTES } from '../protocol/limits.ts'
+import { systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { type Compilation, compileTrust } from '../trust/compile.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../trust/document.ts'
@@ -17,7 +19,10 @@ export function trustCommand() {
   const trust = group('trust', 'the trust file: who may enroll, and into which tenant')
   trust.addCommand(
     command('check', 'name every mistake in the trust file, with its line and column')
-      .addHelpText('after', '\nWith --remote, a caFile that only `muster dev` can honour is a mistake too.')
+      .addHelpText(
+        'after',
+        '\nWith clusters, a live runner token that holds an ID of theirs is a mistake, looked up in D1.\nWith --remote, a caFile that only `muster dev` can honour is a mistake too.',
+      )
       .action((options: SharedOptions) => check(options)),
   )
   trust.addCommand(
@@ -63,6 +68,11 @@ async function check(options: SharedOptions): Promise<void> {
   const compilation = await compileFile(options.trust, options.remote === true)
   if (!compilation.ok) return refuse(options, compilation)
   const { trust, notes } = compilation
+  const reserved = trust.clusters.length === 0 ? null : await reservedRunnerId(options)
+  if (reserved !== null) {
+    const message = `the runner token of ${quote(reserved)} is live, but with clusters "/" is theirs: muster token revoke it`
+    return refuse(options, { ok: false, mistakes: [{ line: 1, column: 1, message }] })
+  }
   print(options, { ok: true, file: options.trust, mistakes: [], notes, hash: trust.hash }, () =>
     [
       `${options.trust} is right: ${count(trust.tenants.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
@@ -70,6 +80,17 @@ async function check(options: SharedOptions): Promise<void> {
       ...notes.map((note) => `note: ${note}`),
     ].join('\n'),
   )
+}
+
+/**
+ * A live minted ID that only a workload may have, for which the door would refuse to serve. Asked of the deployed D1,
+ * or of the local one where there is a state at all.
+ */
+async function reservedRunnerId(options: SharedOptions): Promise<string | null> {
+  if (!options.remote && !existsSync(join(options.persistTo, 'v3/d1'))) return null
+  const { withDatabase } = await import('./database.ts')
+  const { liveRunnerIdWithSlash } = await import('../worker/store/tokens.ts')
+  return withDatabase(options, (db) => liveRunnerIdWithSlash(db, toEpochSeconds(systemClock())))
 }
 
 const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`

@@ -2,7 +2,7 @@
 // deployed Worker refuses, and the certificate of the TLS port with a root of its own, as at Cloudflare.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock, toEpochSeconds } from '../../protocol/time.ts'
 import { type StateFolder, writeWhole } from './state.ts'
@@ -46,6 +46,8 @@ async function keep(state: StateFolder, name: string, make: () => Promise<Kept>)
   const [keyFile, chainFile] = [join(state.own, `${name}.key.pem`), join(state.own, `${name}.pem`)]
   const kept = read(keyFile, chainFile)
   if (kept !== null) return kept
+  // Whoever was enrolled under it would otherwise wonder.
+  if (existsSync(chainFile)) process.stderr.write(`muster: ${chainFile} is damaged or ends within a month: made anew\n`)
   const made = await make()
   writeWhole(keyFile, made.key, 0o600)
   writeWhole(chainFile, made.chain, 0o644)

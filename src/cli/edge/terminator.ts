@@ -64,13 +64,20 @@ export function listen(server: Server, port: number): Promise<number> {
 function serve(server: Server, scheme: Scheme, behind: Behind): Server {
   // workerd closes a connection that is idle for 5 s; ours are gone before that.
   const agent = new Agent({ keepAlive: true, timeout: 3000 })
-  server.on('request', (request, response) =>
-    forward(request, response, { ...towards(request, scheme, behind), agent }),
-  )
-  server.on('upgrade', (request, socket, head) => upgrade(request, socket, head, towards(request, scheme, behind)))
+  server.on('request', (request, response) => {
+    if (hasHost(request)) forward(request, response, { ...towards(request, scheme, behind), agent })
+    else response.writeHead(400, { connection: 'close' }).end('Host is not a host name\n')
+  })
+  server.on('upgrade', (request, socket, head) => {
+    if (hasHost(request)) upgrade(request, socket, head, towards(request, scheme, behind))
+    else socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n')
+  })
   server.on('close', () => agent.destroy())
   return server
 }
+
+/** workerd answers 500 where the URL of a request cannot be made. */
+const hasHost = ({ headers: { host = '' } }: IncomingMessage): boolean => URL.parse(`http://${host}`)?.pathname === '/'
 
 function towards(request: IncomingMessage, scheme: Scheme, { port, secret }: Behind): RequestOptions {
   const edge = { secret, scheme }
