@@ -278,6 +278,19 @@ describe('in a tunnel', () => {
     expect(await tunnel.closed()).toBe(4000)
   })
 
+  test('a ping before hello is a protocol error, also beside a tunnel whose pings are answered', async () => {
+    const identity = await enrollByToken(muster)
+    const first = await connect(muster, identity)
+    await first.hello()
+    const second = await connect(muster, identity)
+    first.send('ping')
+    expect(await first.message()).toBe('pong')
+    second.send('ping')
+    expect(await second.closed()).toBe(4000)
+    first.send('ping')
+    expect(await first.message()).toBe('pong')
+  })
+
   test('a second hello is a protocol error', async () => {
     const tunnel = await connect(muster, await enrollByToken(muster))
     await tunnel.hello()

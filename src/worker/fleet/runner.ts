@@ -66,7 +66,7 @@ export class Runner extends DurableObject<unknown> {
   constructor(state: DurableObjectState, env: unknown, sources: RunnerSources) {
     super(state, env)
     this.#sources = sources
-    state.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING, PONG))
+    this.#answerPings()
   }
 
   /**
@@ -123,6 +123,7 @@ export class Runner extends DurableObject<unknown> {
     for (const { socket, carried } of openSockets(this.ctx)) if (!carried.ready) close(socket, 'replaced')
     this.ctx.acceptWebSocket(ours)
     carry(ours, { spiffeId: ticket.shown.spiffeId, notAfter: ticket.shown.notAfter, ready: false })
+    this.#answerPings()
     if (ticket.connection === 'late') close(ours, 'replaced')
     else await this.#wakeBy(ticket.shown.notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
@@ -130,9 +131,11 @@ export class Runner extends DurableObject<unknown> {
 
   override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
     const carried = carriedBy(socket)
+    if (carried?.ready && message === PING) return socket.send(PONG)
     const frame = parseRunnerFrame(message)
     if (carried === null || carried.ready || frame === null) close(socket, 'protocolError')
     else await this.#hello(socket, frame)
+    this.#answerPings()
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
@@ -203,17 +206,27 @@ export class Runner extends DurableObject<unknown> {
     const record = this.#load()
     const carried = carriedBy(socket)
     if (record === null || carried === null || record.ended !== null) return close(socket, 'standingLost')
-    for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     carry(socket, { ...carried, ready: true })
     const { enrollmentId, decision } = record
     const notAfter = rfc3339(carried.notAfter)
     socket.send(
       frameText({ type: 'ready', enrollmentId, spiffeId: carried.spiffeId, runnerId: decision.runnerId, notAfter }),
     )
+    // After that: whoever is told that it was replaced finds the other one ready.
+    for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     if (record.drain) sendDrain(openSockets(this.ctx))
     const told = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
     const shown = this.#shown(told, this.#now())
     if (shown !== told || told.instanceId !== record.instanceId || record.drain) await this.#save(shown)
+  }
+
+  /**
+   * Pings are answered without waking the object, but never to a socket that has yet to say hello: its first frame
+   * must be that. The edge has one answer for all sockets of the object, so there is none while one is silent.
+   */
+  #answerPings(): void {
+    const answered = openSockets(this.ctx).every(({ carried }) => carried.ready)
+    this.ctx.setWebSocketAutoResponse(answered ? new WebSocketRequestResponsePair(PING, PONG) : undefined)
   }
 
   /** An isolate's list may be older than the one that the cron just came with, and must not let anybody back in. */
