@@ -265,7 +265,7 @@ export const REASONS = {
   clone_suspected: {
     code: 'attestation_invalid',
     advice:
-      'A certificate outside the lineage was used: stolen, or a machine rolled back to a snapshot, a restored identity directory, two runners on one directory. Find out which; the enrollment has ended.',
+      'A certificate outside the lineage was used: stolen, or a machine rolled back to a snapshot, a restored identity directory, two runners on one directory. Find out which; unless onClone is refuse, the enrollment has ended.',
   },
   certificate_superseded: {
     code: 'attestation_invalid',
