@@ -70,7 +70,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
   const attempts: Attempt[] = []
   const endings: { readonly at: number; readonly ending: Ending }[] = []
   let state: State = { held: null, request: null }
-  let mine = null as { readonly id: number; readonly notAfter: number } | null
+  let mine = null as { readonly id: number; readonly notAfter: number; readonly offset: number } | null
   let now = 0
   let asleep = 0
   let offset = 0
@@ -134,8 +134,11 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       now += Math.min(step.for, TICK)
       continue
     }
+    // The runner goes by whichever of its clocks is ahead: a wall clock that jumped brings the end of the window near.
     const left = mine === null ? Number.POSITIVE_INFINITY : mine.notAfter + GRACE - now
-    const excused = disturbed || (step.work === 'renew' && left < 7 * MINUTE)
+    const believed = mine === null ? left : left - (offset - mine.offset)
+    const isNear = left < 7 * MINUTE || (believed > -MINUTE && believed < 7 * MINUTE)
+    const excused = disturbed || (step.work === 'renew' && isNear)
     attempts.push({ at: now, work: step.work, failures: state.request?.failures ?? 0, asked, excused })
     disturbed = false
     asked = during('busy') && !during('outage')
@@ -147,7 +150,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       if (got === 'window') return { type: 'refused', verdict: 'window' }
       if (got === 'clone') return { type: 'refused', verdict: 'credential' }
       if (during('lossy')) return { type: 'unavailable', retryAfter: null }
-      mine = { id: got, notAfter: now + LIFE }
+      mine = { id: got, notAfter: now + LIFE, offset }
       return { type: 'obtained', life: milliseconds(LIFE) }
     })()
     now += outcome.type === 'unavailable' ? 200 : 50
@@ -199,7 +202,7 @@ const RUNS = 50
 test.each(Object.entries(POLICIES))(
   'with %s, five hundred days of incidents leave no dead runner ready, hammering or gone too soon',
   (_name, policy) => {
-    const seed = Date.now() % 2 ** 31
+    const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31)
     console.info(`seed ${seed}`)
     fc.assert(
       fc.property(
