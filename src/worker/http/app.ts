@@ -24,7 +24,15 @@ export interface Context {
   readonly Variables: { readonly caller: Caller; readonly door: Door }
 }
 
-const DOCS = 'https://github.com/muster/muster#readme'
+const ABOUT = `Muster: the enrollment door and certificate authority of a fleet of runners.
+
+POST /api/enroll      a runner proves where it runs and gets its certificate
+GET  /api/tunnel      a runner connects with it
+GET  /api/bundle      the trust bundle (SPIFFE); /api/bundle.pem as PEM
+GET  /readyz          whether this door can serve
+
+The documentation is README.md and docs/ of the sources that it was deployed from.
+`
 
 /** `doorFor` gives the door of an environment; it is called once a request. */
 export function makeApp<E extends object>(
@@ -43,13 +51,7 @@ export function makeApp<E extends object>(
     await next()
   })
 
-  app.get('/', (c) =>
-    renderText(
-      c.var.caller,
-      'text/plain; charset=utf-8',
-      `Muster: the enrollment door and certificate authority of a fleet of runners.\nDocumentation: ${DOCS}\n`,
-    ),
-  )
+  app.get('/', (c) => renderText(c.var.caller, 'text/plain; charset=utf-8', ABOUT))
   app.get('/healthz', (c) => renderJson(c.var.caller, { status: 'ok' }))
   app.get('/readyz', async (c) => {
     const ready = await readiness(c.var.door)
