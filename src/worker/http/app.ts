@@ -12,16 +12,13 @@ import { readiness } from '../enrollment/readiness.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { readJsonBody } from './bounds.ts'
 import { ENROLL_PATH, serveConnect } from './connect.ts'
+import type { Context } from './context.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
 import { addTunnelRoutes } from './tunnel.ts'
 
 export interface AppOptions {
   /** `muster dev` alone: plain http on loopback. */
   readonly plainHttp: boolean
-}
-
-export interface Context {
-  readonly Variables: { readonly caller: Caller; readonly door: Door }
 }
 
 const ABOUT = `Muster: the enrollment door and certificate authority of a fleet of runners.

@@ -6,7 +6,7 @@ import { toEpochSeconds } from '../../protocol/time.ts'
 import { CLIENT_CERT_HEADER, PROOF_HEADER, TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/tunnel.ts'
 import { makeChallenge } from '../enrollment/challenge.ts'
 import { type Knock, openTunnel } from '../enrollment/open-tunnel.ts'
-import type { Context } from './app.ts'
+import type { Context } from './context.ts'
 import { renderJson, renderRefusal, renderSocket } from './render.ts'
 
 /** `isPlain`: whether a request came in clear where it may not. */
