@@ -1,7 +1,7 @@
 // What comes back from POST /api/enroll: a certificate that is checked before it is kept, a refusal of ours, or neither.
 // Only a problem document with a code of ours is a verdict; a proxy's page never is. No I/O.
 
-import type { KeyObject, X509Certificate } from 'node:crypto'
+import { type KeyObject, X509Certificate } from 'node:crypto'
 import type { EnrollAnswer } from '../protocol/enroll.ts'
 import type { RefusalCode } from '../protocol/refusals.ts'
 import { isObject, type JsonObject, readJson } from '../protocol/strict-json.ts'
@@ -14,7 +14,7 @@ import {
 } from '../protocol/time.ts'
 import { parseRetryAfter } from './backoff.ts'
 import type { HttpAnswer } from './http.ts'
-import { certificatesOf, type Identity, readCertificate, readIdentity } from './identity.ts'
+import { certificatesOf, type Identity, readIdentity } from './identity.ts'
 import { told } from './log.ts'
 
 /** What a refusal means for the runner. */
@@ -129,7 +129,8 @@ function disagreement(answer: EnrollAnswer, identity: Identity): string | null {
   if (answer.spiffeId !== identity.spiffeId) return 'spiffeId is not that of the certificate'
   if (answer.tenant !== tenant) return 'tenant is not that of the certificate'
   if (answer.enrollmentId !== enrollmentId) return 'enrollmentId is not that of the certificate'
-  if (readCertificate(identity.certificate)?.subject !== subject) return 'the certificate has a subject of another form'
+  if (new X509Certificate(identity.certificate).subject !== subject)
+    return 'the certificate has a subject of another form'
   return null
 }
 
@@ -149,14 +150,14 @@ const MOST_ISSUERS = 4
 
 /** Each certificate signed by the next, the last of them by one of the bundle. */
 function leadsToBundle({ certificate, chain, trustBundle }: Identity): boolean {
-  const roots = certificatesOf(trustBundle).map(readCertificate)
-  const between = certificatesOf(chain).map(readCertificate)
-  const issuerAmong = (of: X509Certificate, all: readonly (X509Certificate | null)[]): X509Certificate | undefined =>
-    all.find((one): one is X509Certificate => one?.ca === true && of.checkIssued(one) && of.verify(one.publicKey))
-  let current = readCertificate(certificate)
-  for (let step = 0; current !== null && step < MOST_ISSUERS; step++) {
+  const roots = certificatesOf(trustBundle) ?? []
+  const between = certificatesOf(chain) ?? []
+  const issuerAmong = (of: X509Certificate, all: readonly X509Certificate[]): X509Certificate | undefined =>
+    all.find((one) => one.ca && of.checkIssued(one) && of.verify(one.publicKey))
+  let current: X509Certificate | undefined = new X509Certificate(certificate)
+  for (let step = 0; current !== undefined && step < MOST_ISSUERS; step++) {
     if (issuerAmong(current, roots) !== undefined) return true
-    current = issuerAmong(current, between) ?? null
+    current = issuerAmong(current, between)
   }
   return false
 }

@@ -7,7 +7,7 @@ import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import type { Network } from './connection.ts'
 import { type EvidenceConfig, readEvidenceConfig } from './evidence.ts'
-import { readCertificate } from './identity.ts'
+import { certificatesOf } from './identity.ts'
 import { type Guarded, mountMistakes } from './mounts.ts'
 import { type PemSource, pemFile, pemSource } from './pem-source.ts'
 import { NO_PROXY_AT_ALL, readProxySettings } from './proxy.ts'
@@ -151,7 +151,7 @@ function readExtraRoots(settings: Settings, folder: string): string | null {
   const reading = pemOf(settings, 'RUNNER_CA_PEM', join(folder, 'ca.pem'))?.()
   if (reading === undefined) return null
   if ('fault' in reading) settings.mistakes.push(reading.fault)
-  else if (readCertificate(reading.pem) === null) settings.mistakes.push('RUNNER_CA_PEM is not a certificate in PEM')
+  else if (!certificatesOf(reading.pem)?.length) settings.mistakes.push('RUNNER_CA_PEM is not a certificate in PEM')
   else return reading.pem
   return null
 }

@@ -3,6 +3,7 @@
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import type { SecureContext } from 'node:tls'
 import { WebSocket } from 'ws'
 import { TUNNEL_FRAME_BYTES } from '../protocol/limits.ts'
 import { isObject, readJson } from '../protocol/strict-json.ts'
@@ -72,17 +73,28 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
     }
   }
 
+  /** What OpenSSL says of a certificate quotes nothing of it. */
+  function contextFor(identity: Identity): { readonly secure: SecureContext } | { readonly failed: string } {
+    try {
+      return { secure: tlsContext(network, identity) }
+    } catch (error) {
+      return { failed: `TLS takes no such certificate: ${error instanceof Error ? error.message : 'unknown'}` }
+    }
+  }
+
   function connect(
     identity: Identity,
     headers: Readonly<Record<string, string>>,
     signal: AbortSignal,
   ): Promise<Dialed> {
+    const context = contextFor(identity)
+    if ('failed' in context) return Promise.resolve({ type: 'failed', why: context.failed })
     return new Promise((resolve) => {
       const address = new URL(url)
       address.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
         // ws hands every option on to node:http, which takes a connection that is made later.
-        createConnection: connector(url, network, tlsContext(network, identity)) as never,
+        createConnection: connector(url, network, context.secure) as never,
         headers: { ...headers, 'user-agent': 'muster-runner' },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,

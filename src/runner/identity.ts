@@ -30,16 +30,26 @@ export interface IdentityMaterial {
   readonly runnerId: string | null
 }
 
-/** The identity that the material makes up, or the fault that keeps it from being one; the fault quotes nothing. */
+/**
+ * The identity that the material makes up, or the fault that keeps it from being one; the fault quotes nothing. Every
+ * certificate is read, since TLS reads them all, and kept in one form without what stood between them.
+ */
 export function readIdentity(material: IdentityMaterial): Identity | { readonly fault: string } {
-  const leaf = readCertificate(material.certificate)
-  if (leaf === null) return { fault: 'the certificate cannot be read' }
+  const [leaf, ...others] = certificatesOf(material.certificate) ?? []
+  if (leaf === undefined || others.length > 0) return { fault: 'the certificate cannot be read' }
+  const chain = certificatesOf(material.chain)
+  if (chain === null) return { fault: 'a certificate of the chain cannot be read' }
+  const trustBundle = certificatesOf(material.trustBundle)
+  if (trustBundle === null) return { fault: 'a certificate of the trust bundle cannot be read' }
   if (!leaf.checkPrivateKey(material.key)) return { fault: 'the key is not the key of the certificate' }
   const spiffeId = spiffeIdOf(leaf)
   const id = spiffeId === null ? null : parseSpiffeId(spiffeId)
   if (spiffeId === null || id === null) return { fault: 'the certificate has no SPIFFE ID of a runner' }
   return {
     ...material,
+    certificate: leaf.toString(),
+    chain: chain.join(''),
+    trustBundle: trustBundle.join(''),
     spiffeId,
     tenant: id.tenant,
     organizationalUnit: attributeOf(leaf, 'OU'),
@@ -49,24 +59,29 @@ export function readIdentity(material: IdentityMaterial): Identity | { readonly 
   }
 }
 
-/** The first certificate of a PEM text. */
-export function readCertificate(pem: string): X509Certificate | null {
+const BEGIN = '-----BEGIN CERTIFICATE-----'
+const END = '-----END CERTIFICATE-----'
+
+/** Each certificate of a PEM text; null where one is cut off or is none. A blank text has none. */
+export function certificatesOf(pem: string): X509Certificate[] | null {
+  const [before = '', ...rests] = pem.split(BEGIN)
+  if (rests.length === 0) return before.trim() === '' ? [] : null
+  const certificates: X509Certificate[] = []
+  for (const rest of rests) {
+    const end = rest.indexOf(END)
+    const certificate = end < 0 ? null : readCertificate(`${BEGIN}${rest.slice(0, end)}${END}\n`)
+    if (certificate === null) return null
+    certificates.push(certificate)
+  }
+  return certificates
+}
+
+function readCertificate(pem: string): X509Certificate | null {
   try {
     return new X509Certificate(pem)
   } catch {
     return null
   }
-}
-
-const BEGIN = '-----BEGIN CERTIFICATE-----'
-const END = '-----END CERTIFICATE-----'
-
-/** Each certificate of a PEM text, as PEM with a line end at its end. */
-export function certificatesOf(pem: string): string[] {
-  return pem
-    .split(BEGIN)
-    .slice(1)
-    .map((rest) => `${BEGIN}${rest.slice(0, rest.indexOf(END))}${END}\n`)
 }
 
 /** The one name that the certificate has beside its subject, where it is a URI. */

@@ -15,12 +15,15 @@ export function readProvisionedIdentity(
     'fault' in reading && reading.fault !== '' ? [reading.fault] : [],
   )
   if ('fault' in certificate || 'fault' in keyText) return { faults }
-  const [leaf, ...chain] = certificatesOf(certificate.pem)
+  const certificates = certificatesOf(certificate.pem)
   const key = readKey(keyText.pem)
+  if (certificates === null)
+    return { faults: ['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'] }
+  const [leaf, ...chain] = certificates
   if (leaf === undefined) return { faults: ['RUNNER_CERT_PEM is not a certificate in PEM'] }
   if (key === null) return { faults: ['RUNNER_KEY_PEM is not an unencrypted P-256 private key in PEM'] }
   const identity = readIdentity({
-    certificate: leaf,
+    certificate: leaf.toString(),
     chain: chain.join(''),
     trustBundle: trustBundle ?? '',
     key,

@@ -21,6 +21,8 @@ const CASES: AnswerCase[] = JSON.parse(
   readFileSync(new URL('../cases/agent/http-answers.json', import.meta.url), 'utf8'),
 )
 
+const JUNK = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+
 let plane: FakeControlPlane
 beforeAll(async () => {
   plane = await FakeControlPlane.start()
@@ -105,6 +107,21 @@ describe('what comes back is checked before it is kept', () => {
     ['serverTime', (answer) => ({ ...answer, serverTime: '2020-01-01T00:00:00Z' }), 'the certificate is not current'],
     ['serverTime in words', (answer) => ({ ...answer, serverTime: 'now' }), 'the certificate is not current'],
     ['version', (answer) => ({ ...answer, version: 2 }), 'it has not the shape of version 1'],
+    [
+      'a chain with junk',
+      (answer) => ({ ...answer, chain: answer.chain + JUNK }),
+      'a certificate of the chain cannot be read',
+    ],
+    [
+      'a trust bundle that is cut',
+      (answer) => ({ ...answer, trustBundle: answer.trustBundle + answer.trustBundle.slice(0, 200) }),
+      'a certificate of the trust bundle cannot be read',
+    ],
+    [
+      'two certificates',
+      (answer) => ({ ...answer, certificate: answer.certificate + answer.chain }),
+      'the certificate cannot be read',
+    ],
     ['a missing field', ({ chain: _chain, ...answer }) => answer, 'it has not the shape of version 1'],
     ['certificate', (answer) => ({ ...answer, certificate: 'PEM' }), 'the certificate cannot be read'],
   ])('%s', async (_name, spoil, why) => {

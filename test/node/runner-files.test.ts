@@ -40,6 +40,8 @@ async function boot(env: NodeJS.ProcessEnv, certificates?: string, later = 0): P
   return harness
 }
 
+const JUNK = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+
 const modes = () => plane.enrolls.map(({ body }) => body.attestation.mode)
 
 describe('identity.json', () => {
@@ -104,9 +106,19 @@ describe('identity.json', () => {
     ],
     [
       'with a certificate that is none',
-      () => changed({ certificate: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n' }),
+      () => changed({ certificate: JUNK }),
       `${CANNOT}the certificate cannot be read — ignoring`,
     ],
+    ...(['chain', 'trustBundle'] as const).flatMap((name): [string, () => string, string][] => {
+      const what = name === 'chain' ? 'chain' : 'trust bundle'
+      const reason = `${CANNOT}a certificate of the ${what} cannot be read — ignoring`
+      const block = (): string => JSON.parse(good)[name]
+      return [
+        [`with a ${name} that is none`, () => changed({ [name]: 'junk' }), reason],
+        [`with junk in a block of its ${name}`, () => changed({ [name]: `${block()}${JUNK}` }), reason],
+        [`with a ${name} whose last block is cut`, () => changed({ [name]: block() + block().slice(0, 200) }), reason],
+      ]
+    }),
     [
       'of a later version',
       () => changed({ version: 99 }),
@@ -325,6 +337,25 @@ describe('a provisioned certificate', () => {
     await harness.pass(31 * SECOND)
     expect(harness.agent.identity).toBe(before)
     writeFileSync(join(folder, 'key.pem'), next.key)
+    await harness.pass(31 * SECOND)
+    expect(harness.agent.identity?.certificate).toBe(next.certificate)
+  })
+
+  test('whose chain is half written is left alone until it is whole, and at boot is a mistake', async () => {
+    const folder = write(await provision(30))
+    const harness = await boot(WITHOUT_DOOR, folder)
+    const before = harness.agent.identity
+    const next = await provision(60)
+    write(next, folder)
+    writeFileSync(join(folder, 'cert.pem'), next.certificate + issuer.pem.slice(0, 200))
+    await harness.pass(31 * SECOND)
+    expect(harness.agent.identity).toBe(before)
+    const late = await boot(WITHOUT_DOOR, folder)
+    expect(late.ending).toEqual({
+      exitCode: 78,
+      messages: ['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'],
+    })
+    write(next, folder)
     await harness.pass(31 * SECOND)
     expect(harness.agent.identity?.certificate).toBe(next.certificate)
   })

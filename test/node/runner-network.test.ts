@@ -201,6 +201,13 @@ describe('TLS', () => {
       expect(verify('sha256', Buffer.from(text), { key: leaf.publicKey, dsaEncoding: 'ieee-p1363' }, signed)).toBe(true)
     })
 
+    test('with a certificate that TLS does not take has failed, and throws nothing', async () => {
+      const chain = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+      const network = { ...DIRECT, extraRoots: root }
+      const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
+      expect((await connectTunnel({ ...identity, chain }, never)).type).toBe('failed')
+    })
+
     test('tells a refusal by its code', async () => {
       plane.onUpgrade = () => problem(403, 'banned')
       expect(await dial()).toMatchObject({ type: 'refused', status: 403, code: 'banned' })
