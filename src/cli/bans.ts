@@ -90,16 +90,19 @@ async function ban(options: BanOptions): Promise<void> {
   }
   const now = toEpochSeconds(systemClock())
   const { withDatabase } = await import('./database.ts')
-  const { countNamed, insertBan } = await import('../worker/store/bans.ts')
+  const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
   const runners = await withDatabase(options, async (db) => {
-    if (whom.kind === 'tenant' && (await countNamed(db, whom, now)) === 0)
-      await refuseUnknownTenant(options, whom.value)
+    const live = await countNamed(db, whom, now)
+    const stands = (await listBans(db)).some(({ kind, value }) => kind === whom.kind && value === whom.value)
+    if (whom.kind === 'tenant' && live === 0 && !stands) await refuseUnknownTenant(options, whom.value)
     await insertBan(db, { ...whom, note, createdAt: now })
-    return countNamed(db, whom, now)
+    return live
   })
   print(options, { ...whom, note, createdAt: rfc3339(now), runners }, () =>
     [
-      `banned ${whom.kind} ${whom.value}: ${countText(runners)} now`,
+      runners === 0
+        ? `banned ${whom.kind} ${whom.value}: 0 live runners; the ban stands for later ones`
+        : `banned ${whom.kind} ${whom.value}: ${countText(runners)} now`,
       'it holds everywhere within 30 seconds; their tunnels are closed within a minute',
     ].join('\n'),
   )

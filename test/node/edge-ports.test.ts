@@ -7,6 +7,7 @@ import { request as httpsRequest } from 'node:https'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { type TLSSocket, connect as tlsConnect } from 'node:tls'
 import { Extension, X509CertificateGenerator } from '@peculiar/x509'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -113,6 +114,25 @@ describe('the ports', () => {
     expect((await reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host: 'muster.example:8443' } })).url).toBe(
       'https://muster.example:8443/a%2Fb?q=%20',
     )
+  })
+
+  test.each([
+    'Host: a b{}',
+    'Host: a@b',
+    'Host: a#b',
+    'Host: a?b',
+    'Host: a/b',
+    'Host: a\\b',
+    'Host: ',
+    'Host: [::1',
+    'Host: a:99999',
+    'Host: a\r\nHost: a',
+  ])('answer 400 to %j, which names no host', async (host) => {
+    for (const more of ['Connection: close', 'Connection: Upgrade\r\nUpgrade: websocket']) {
+      const socket = connect(Number(new URL(edge.url).port), '127.0.0.1')
+      socket.write(`GET / HTTP/1.1\r\n${host}\r\n${more}\r\n\r\n`)
+      expect(await text(socket)).toMatch(/^HTTP\/1\.1 400 /)
+    }
   })
 
   test('show no secret of the edge to the Worker’s code in the request', async () => {

@@ -5,7 +5,9 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { developmentCa } from '../../src/cli/edge/certificates.ts'
+import { stateFolder } from '../../src/cli/edge/state.ts'
 import { PROJECT, type RunningEdge, runMuster, startEdge } from './edge.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
@@ -98,6 +100,18 @@ describe('an edge that runs', () => {
     expect(stderr).toMatch(/^muster: another muster dev runs on \S+; [^\n]+\n$/)
     await edge.stop()
   })
+})
+
+test('a development CA that is no pair any more is replaced, and that is said', async () => {
+  const state = stateFolder(join(scratch, 'damaged'))
+  const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const first = await developmentCa(state)
+  expect(await developmentCa(state)).toEqual(first)
+  expect(said).not.toHaveBeenCalled()
+  writeFileSync(join(state.own, 'ca.key.pem'), 'garbage')
+  expect(await developmentCa(state)).not.toEqual(first)
+  expect(said.mock.calls).toEqual([[expect.stringMatching(/^muster: \S+ca\.pem is damaged [^\n]+: made anew\n$/)]])
+  said.mockRestore()
 })
 
 test('a port that is taken is named in one line', async () => {

@@ -35,5 +35,9 @@ test('a tenant that is nowhere is not banned; with a trust file that does not lo
   const ban = (trust: string) => runMuster(['ban', '--tenant', 'nope', '--trust', trust, '--persist-to', state])
   const refused = await ban(file('right.yaml', '{}'))
   expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('"nope" is not in')])
-  expect((await ban(file('broken.yaml', 'x: ['))).code).toBe(0)
+  const banned = await ban(file('broken.yaml', 'x: ['))
+  expect(banned).toMatchObject({ code: 0, stderr: '' })
+  expect(banned.stdout).toContain('banned tenant nope: 0 live runners; the ban stands for later ones\n')
+  // It is a ban like any other by now.
+  expect((await ban(join(folder, 'right.yaml'))).code).toBe(0)
 })

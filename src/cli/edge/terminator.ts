@@ -76,8 +76,14 @@ function serve(server: Server, scheme: Scheme, behind: Behind): Server {
   return server
 }
 
-/** workerd answers 500 where the URL of a request cannot be made. */
-const hasHost = ({ headers: { host = '' } }: IncomingMessage): boolean => URL.parse(`http://${host}`)?.pathname === '/'
+/**
+ * Exactly one, and of a host and a port alone (RFC 9112 §3.2): workerd answers 500 where the URL of a request cannot be
+ * made, and takes what follows a `/`, `?` or `#` in Host for the path.
+ */
+function hasHost({ headersDistinct }: IncomingMessage): boolean {
+  const [host = '', second] = headersDistinct.host ?? []
+  return second === undefined && !/[\s/?#@\\]/.test(host) && URL.canParse(`http://${host}`)
+}
 
 function towards(request: IncomingMessage, scheme: Scheme, { port, secret }: Behind): RequestOptions {
   const edge = { secret, scheme }
