@@ -4,7 +4,9 @@ import { build, stop } from 'esbuild'
 import { PROJECT } from './project.ts'
 
 /** The entry file with all that it imports; `trust` takes the place of the compiled trust file. */
-export async function bundle(entry: string, trust: unknown): Promise<string> {
+export async function bundle(entry: string, trust: unknown, ending?: AbortSignal): Promise<string> {
+  // Left alone, its process would notice the end of ours a moment later.
+  ending?.addEventListener('abort', () => void stop(), { once: true })
   const result = await build({
     entryPoints: [entry],
     absWorkingDir: PROJECT,

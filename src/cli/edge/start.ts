@@ -79,7 +79,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     readProject(options.environment, ending),
     // Miniflare takes as long to load as wrangler.toml to be read.
     import('./runtime.ts'),
-    bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust),
+    bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust, ending),
     developmentCa(state),
   ])
   const outbound = await startOutbound({ origins: options.origins, authorities: authoritiesOf(options.trust) })
