@@ -9,6 +9,7 @@ import { CommandError, group, shareOptions } from './command.ts'
 import { devCommand } from './dev.ts'
 import { drainCommand } from './drain.ts'
 import { eventsCommand, explainCommand } from './events.ts'
+import { codeOf } from './files.ts'
 import { tokenCommand } from './token.ts'
 import { trustCommand } from './trust.ts'
 
@@ -39,6 +40,12 @@ program.addCommand(
 
 /** Runs the command that the arguments name. */
 export async function runProgram(): Promise<void> {
+  process.stdout.on('error', (error) => {
+    // Whoever read enough (`head`) is gone; a full disk is another thing.
+    if (codeOf(error) === 'EPIPE') return
+    process.stderr.write(`muster: the output cannot be written: ${codeOf(error)}\n`)
+    process.exitCode = 1
+  })
   try {
     await program.parseAsync()
   } catch (error) {

@@ -1,10 +1,11 @@
 // What every command has in common: how it refuses, and what its help says.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { runMuster } from './edge.ts'
+import { PROJECT, runMuster } from './edge.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-refusals-'))
 const path = (name: string): string => join(scratch, name)
@@ -53,6 +54,17 @@ describe.concurrent('is refused in one line', () => {
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(stderr).toMatch(/^muster: [^\n]+\n$/)
     expect(stderr).toContain(value)
+  })
+})
+
+test('a reader that has read enough is no mistake, a full disk is', () => {
+  const schema = `"${process.execPath}" src/cli/main.ts trust schema`
+  const run = (line: string) => spawnSync('/bin/sh', ['-c', line], { cwd: PROJECT, encoding: 'utf8' })
+  expect(run(`{ ${schema}; echo $? >&2; } | true`).stderr).toBe('0\n')
+  if (!existsSync('/dev/full')) return
+  expect(run(`${schema} > /dev/full`)).toMatchObject({
+    status: 1,
+    stderr: 'muster: the output cannot be written: ENOSPC\n',
   })
 })
 
