@@ -42,6 +42,9 @@ function readArguments(args: string[]): RunnerOptions | 'help' {
   }
 }
 
+/** How long the last lines may take to leave, in milliseconds. */
+const FLUSH = 500
+
 async function run(options: RunnerOptions): Promise<void> {
   const runner = new Runner({ ...options, log: (line) => process.stdout.write(line) })
   let told = false
@@ -50,14 +53,17 @@ async function run(options: RunnerOptions): Promise<void> {
     process.on(signal, () => {
       if (told) process.exit(128 + (signal === 'SIGTERM' ? 15 : 2))
       told = true
-      void runner.stop()
+      runner.stop().catch(() => {})
     })
   }
   // Whoever read the log is gone: the runner goes on.
   process.stdout.on('error', () => {})
   // The end of the run says more than how the start went.
   runner.start().catch(() => {})
-  process.exitCode = await runner.ended()
+  const code = await runner.ended()
+  // A credential process or an endpoint that never answers would keep the process; a reader that stalls would too.
+  setTimeout(() => process.exit(code), FLUSH)
+  process.stdout.write('', () => process.exit(code))
 }
 
 const HELP = `Usage: muster runner [options]

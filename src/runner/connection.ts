@@ -35,9 +35,9 @@ type Created = (error: Error | null, socket: Socket) => void
 
 /**
  * A `createConnection` for `node:http` and for `ws`. Errors before the socket exists go to the callback, later ones to
- * the socket.
+ * the socket. `signal` ends the wait for a proxy, whose connection nobody else knows yet.
  */
-export function connector(url: URL, network: Network, context: SecureContext) {
+export function connector(url: URL, network: Network, context: SecureContext, signal: AbortSignal) {
   const plain = url.protocol === 'http:' || url.protocol === 'ws:'
   const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
   const port = Number(url.port || (plain ? 80 : 443))
@@ -47,7 +47,7 @@ export function connector(url: URL, network: Network, context: SecureContext) {
   return (_options: unknown, created: Created): Socket | undefined => {
     if (plain) return connectTcp({ host, port })
     if (proxy === null) return connectTls({ host, port, servername, secureContext: context })
-    throughProxy(proxy, `${url.hostname}:${port}`).then(
+    throughProxy(proxy, `${url.hostname}:${port}`, signal).then(
       (socket) => created(null, connectTls({ socket, host, servername, secureContext: context })),
       (error) => created(error, undefined as never),
     )
@@ -56,7 +56,7 @@ export function connector(url: URL, network: Network, context: SecureContext) {
 }
 
 /** RFC 9110 §9.3.6. */
-function throughProxy(proxy: URL, target: string): Promise<Socket> {
+function throughProxy(proxy: URL, target: string, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const request = (proxy.protocol === 'https:' ? httpsRequest : httpRequest)({
       host: proxy.hostname.startsWith('[') ? proxy.hostname.slice(1, -1) : proxy.hostname,
@@ -64,7 +64,7 @@ function throughProxy(proxy: URL, target: string): Promise<Socket> {
       method: 'CONNECT',
       path: target,
       agent: false,
-      timeout: CONNECT_TIMEOUT,
+      signal,
       headers: { host: target, ...authorization(proxy) },
     })
     request.on('connect', (response, socket) => {
@@ -74,13 +74,10 @@ function throughProxy(proxy: URL, target: string): Promise<Socket> {
         reject(new Error(`the proxy ${proxy.host} answered CONNECT with ${response.statusCode}`))
       }
     })
-    request.on('timeout', () => request.destroy(new Error(`the proxy ${proxy.host} did not answer`)))
     request.on('error', reject)
     request.end()
   })
 }
-
-const CONNECT_TIMEOUT = 10_000
 
 function authorization({ username, password }: URL): Record<string, string> {
   if (username === '') return {}

@@ -89,12 +89,13 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
   ): Promise<Dialed> {
     const context = contextFor(identity)
     if ('failed' in context) return Promise.resolve({ type: 'failed', why: context.failed })
+    const end = new AbortController()
     return new Promise((resolve) => {
       const address = new URL(url)
       address.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
         // ws hands every option on to node:http, which takes a connection that is made later.
-        createConnection: connector(url, network, context.secure) as never,
+        createConnection: connector(url, network, context.secure, end.signal) as never,
         headers: { ...headers, 'user-agent': 'muster-runner' },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,
@@ -103,7 +104,10 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       const give = (dialed: Dialed): void => {
         signal.removeEventListener('abort', stop)
         clearTimeout(limit)
-        if (dialed.type !== 'open') socket.terminate()
+        if (dialed.type !== 'open') {
+          socket.terminate()
+          end.abort()
+        }
         resolve(dialed)
       }
       const failed = (why: string): void => give({ type: 'failed', why })

@@ -25,12 +25,13 @@ export function poster(network: Network, timeout = ATTEMPT_TIMEOUT): Post {
   return (url, body, signal) =>
     new Promise((resolve, reject) => {
       const limit = AbortSignal.timeout(timeout)
+      const end = AbortSignal.any([signal, limit])
       const fail = (error: unknown): void =>
         reject(new Error(limit.aborted ? `no answer within ${timeout / 1000} s` : failureText(error, url)))
       const request = (url.protocol === 'http:' ? httpRequest : httpsRequest)(url, {
         method: 'POST',
-        createConnection: connector(url, network, context),
-        signal: AbortSignal.any([signal, limit]),
+        createConnection: connector(url, network, context, end),
+        signal: end,
         headers: {
           'content-type': 'application/json',
           'content-length': Buffer.byteLength(body),

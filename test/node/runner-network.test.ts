@@ -158,6 +158,21 @@ describe('TLS', () => {
     )
   })
 
+  test('through a proxy that never answers ends with the attempt, its connection closed', async () => {
+    const gone: Promise<unknown>[] = []
+    const asked = Promise.withResolvers<void>()
+    const proxy = createServer()
+    proxy.on('connect', (_request, socket) => {
+      socket.on('error', () => {}).resume()
+      gone.push(new Promise((resolve) => socket.on('end', resolve)))
+      asked.resolve()
+    })
+    const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
+    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: null })).toBe('no answer within 0.3 s')
+    await asked.promise
+    await gone[0]
+  })
+
   describe('and the tunnel', () => {
     let identity: Identity
     const dial = (network: Network = { ...DIRECT, extraRoots: root }): Promise<Dialed> => {
@@ -206,6 +221,22 @@ describe('TLS', () => {
       const network = { ...DIRECT, extraRoots: root }
       const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
       expect((await connectTunnel({ ...identity, chain }, never)).type).toBe('failed')
+    })
+
+    test('that is stopped while a proxy keeps silent closes the connection to it', async () => {
+      const stop = new AbortController()
+      const closed = Promise.withResolvers<void>()
+      const proxy = createServer()
+      proxy.on('connect', (_request, socket) => {
+        socket.on('error', () => {}).on('end', () => closed.resolve())
+        socket.resume()
+        stop.abort()
+      })
+      const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
+      const network = { proxies, extraRoots: root }
+      const connectTunnel = dialer(new URL('https://far.test'), network, poster(network), 'build-7')
+      expect(await connectTunnel(identity, stop.signal)).toEqual({ type: 'failed', why: 'stopped' })
+      await closed.promise
     })
 
     test('tells a refusal by its code', async () => {

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -203,6 +204,26 @@ describe('against the local edge', () => {
   })
 })
 
+const listening: Server[] = []
+afterAll(() => {
+  for (const server of listening) server.close()
+})
+
+/** Takes connections and never says a word; the second waits until it has so many. */
+async function silent(): Promise<[url: string, connected: (count: number) => Promise<void>]> {
+  let count = 0
+  const server = createTcpServer((socket) => {
+    count += 1
+    socket.on('error', () => {})
+  })
+  listening.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const connected = async (wanted: number) => {
+    while (count < wanted) await sleep(20)
+  }
+  return [`http://127.0.0.1:${(server.address() as AddressInfo).port}`, connected]
+}
+
 describe('against a control plane that is told what to do', () => {
   let plane: FakeControlPlane
   beforeAll(async () => {
@@ -254,6 +275,26 @@ describe('against a control plane that is told what to do', () => {
     await sleep(100)
     other.child.kill('SIGTERM')
     expect(await other.exited).toBe(143)
+  })
+
+  test('a SIGTERM while credentials or a proxy are waited for ends it within five seconds', async () => {
+    const [endpoint, connected] = await silent()
+    const profile = join(scratch(), 'config')
+    writeFileSync(profile, '[default]\ncredential_process = sh -c "echo $$ >&2; exec sleep 20"\n')
+    const aws = { RUNNER_ENROLL_URL: plane.url, RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' }
+    const far = { RUNNER_ENROLL_URL: 'https://muster.test', RUNNER_BOOTSTRAP_TOKEN: 't' }
+    const waiting = [
+      run({ ...aws, AWS_CONTAINER_CREDENTIALS_FULL_URI: endpoint, AWS_EC2_METADATA_DISABLED: 'true' }),
+      run({ ...aws, AWS_CONFIG_FILE: profile, AWS_EC2_METADATA_DISABLED: 'true' }),
+      run({ ...far, HTTPS_PROXY: endpoint }),
+    ]
+    await Promise.all(waiting.map((runner) => runner.line(({ state }) => state === 'enroll')))
+    await connected(2)
+    const asked = performance.now()
+    for (const { child } of waiting) child.kill('SIGTERM')
+    expect(await Promise.all(waiting.map(({ exited }) => exited))).toEqual([0, 0, 0])
+    expect(performance.now() - asked).toBeLessThan(5000)
+    for (const { lines } of waiting) expect(lines.at(-1)?.message).toBe('stopped')
   })
 
   test('a SIGTERM while it backs off ends it at once (sigterm-in-backoff)', async () => {
