@@ -26,6 +26,8 @@ export interface TunnelParts {
 
 /** A connection that lasted so long makes the failures before it forgotten. */
 const STABLE = 60_000
+/** How long the former connection may be gone before the new one is ready, and the runner still be called ready. */
+const CROSSING = milliseconds(1000)
 
 export class Tunnel {
   readonly #parts: TunnelParts
@@ -89,7 +91,7 @@ export class Tunnel {
     this.#dialing = false
     const former = this.#link
     if (dialed.type !== 'open') {
-      if (this.#crossed) this.#gone()
+      if (this.#crossed && former !== null) this.#gone(former)
       return this.#failed(dialed)
     }
     const { link } = dialed
@@ -116,6 +118,7 @@ export class Tunnel {
     if (this.#link !== link) return
     if (this.#dialing && code === TUNNEL_CLOSE.replaced) {
       this.#crossed = true
+      void time.sleep(CROSSING, this.#stop.signal).then(() => this.#gone(link))
       return
     }
     if (this.#openedAt !== null && mostElapsed(this.#openedAt, time.now()) >= STABLE) this.#failures = 0
@@ -123,11 +126,12 @@ export class Tunnel {
       this.#backOff('tunnel closed', { code }, code === TUNNEL_CLOSE.replaced)
       if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.standingLost) onDoubt()
     }
-    this.#gone()
+    this.#gone(link)
     this.wake()
   }
 
-  #gone(): void {
+  #gone(link: Link): void {
+    if (this.#link !== link) return
     this.#link = null
     this.#parts.onChange(false)
   }

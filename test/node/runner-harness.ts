@@ -101,7 +101,7 @@ export class Harness {
   /** Refuses, or fails, the next dials. */
   readonly dials: Awaited<ReturnType<Dial>>[] = []
   /** Called at each dial, before it is answered. */
-  dialing: () => void = () => {}
+  dialing: () => void | Promise<void> = () => {}
   readonly agent: Agent
   readonly done: Promise<Ending>
   random = 0.5
@@ -109,6 +109,8 @@ export class Harness {
   /** Attempts that were sent and not answered. */
   #busy = 0
   #dialing = 0
+  /** Dials that `dialing` holds up. */
+  #pending = 0
   readonly #plane: FakeControlPlane
 
   constructor(plane: FakeControlPlane, env: NodeJS.ProcessEnv, flags: Flags = {}, certificates = '/nonexistent/certs') {
@@ -155,7 +157,9 @@ export class Harness {
 
   readonly #dial: Dial = async (identity) => {
     this.#dialing += 1
-    this.dialing()
+    this.#pending += 1
+    await this.dialing()
+    this.#pending -= 1
     await turn()
     const told = this.dials.shift()
     if (told !== undefined) return told
@@ -174,7 +178,7 @@ export class Harness {
     for (let quiet = 0; quiet < 3; ) {
       if (performance.now() > limit) throw new Error(`it never came to rest:\n${this.text.join('')}`)
       await turn()
-      const resting = this.ending !== null || (this.#busy === 0 && this.time.asleep >= this.#loops)
+      const resting = this.ending !== null || (this.#busy === 0 && this.time.asleep + this.#pending >= this.#loops)
       quiet = resting ? quiet + 1 : 0
     }
   }

@@ -354,6 +354,26 @@ describe('the tunnel', () => {
     expect(harness.messages('warn')).toEqual([])
   })
 
+  test('let go of while the new one takes long is not ready after a second, until it is', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    const answered = Promise.withResolvers<void>()
+    harness.dialing = () => {
+      former?.end(4002)
+      return answered.promise
+    }
+    const dialed = harness.dialed
+    while (harness.dialed === dialed) await harness.pass(SECOND)
+    expect(harness.agent.unready).toBeNull()
+    await harness.pass(2 * SECOND)
+    expect(harness.agent.unready).toBe('no open tunnel')
+    answered.resolve()
+    await harness.pass(SECOND)
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages('warn')).toEqual(['not ready: no open tunnel'])
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed', 'ready'])
+  })
+
   test('let go of, and the new one fails, is not ready', async () => {
     const harness = await ready()
     const [former] = harness.links
