@@ -2,14 +2,14 @@
 
 import { existsSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import type { Network } from './connection.ts'
 import { type EvidenceConfig, readEvidenceConfig } from './evidence.ts'
 import { certificatesOf } from './identity.ts'
-import { type Guarded, mountMistakes } from './mounts.ts'
-import { type PemSource, pemFile, pemSource } from './pem-source.ts'
+import { foldersOf, type Guarded, mountMistakes } from './mounts.ts'
+import { type PemSource, pemFile, pemPath, pemSource } from './pem-source.ts'
 import { NO_PROXY_AT_ALL, readProxySettings } from './proxy.ts'
 import type { Settings } from './settings.ts'
 
@@ -162,14 +162,17 @@ function guardedFolders(
   certificates: string,
 ): Guarded[] {
   const { source } = evidence
-  const tokenPath = source !== null && 'path' in source ? source.path : null
-  const pemPaths = ['RUNNER_CERT_PEM', 'RUNNER_KEY_PEM'].map((name) => settings.raw(name)?.trim() ?? '')
+  const token = source === null ? null : 'path' in source ? source.path : settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE')
+  const pemFileOf = (name: string, file: string): string =>
+    pemPath(settings.raw(name) ?? join(certificates, file)) ?? ''
+  const pems = [pemFileOf('RUNNER_CERT_PEM', 'cert.pem'), pemFileOf('RUNNER_KEY_PEM', 'key.pem')]
+  const ca = pemFileOf('RUNNER_CA_PEM', 'ca.pem')
   return [
-    ...(tokenPath === null ? [] : [{ what: 'the token directory', path: dirname(tokenPath) }]),
+    ...foldersOf('the token directory', token?.trim() ?? ''),
     ...(identityDir === null ? [] : [{ what: 'the identity directory', path: identityDir }]),
     { what: 'the certificate directory', path: certificates },
-    ...pemPaths
-      .filter((path) => path.startsWith('/'))
-      .map((path) => ({ what: 'the certificate directory', path: dirname(path) })),
+    ...pems.flatMap((path) => foldersOf('the certificate directory', path)),
+    // No secret: its neighbours are nobody's concern, but a job that writes it chooses whom the runner trusts.
+    ...(ca === '' ? [] : [{ what: 'the trusted CA', path: ca }]),
   ]
 }

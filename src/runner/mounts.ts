@@ -3,7 +3,7 @@
 import { realpathSync } from 'node:fs'
 import { dirname, join, resolve, sep } from 'node:path'
 
-/** A folder that jobs must not see, and what it is. */
+/** A folder or file that jobs must not see, and what it is. */
 export interface Guarded {
   readonly what: string
   readonly path: string
@@ -20,6 +20,10 @@ export function mountMistakes(mounts: readonly string[], guarded: readonly Guard
       : [`--mount ${JSON.stringify(source)} is refused: it is, holds or lies under ${met.what} (${met.path})`]
   })
 }
+
+/** The folder of a file as it is named, and the one that a link leads to; none for an empty path. */
+export const foldersOf = (what: string, file: string): Guarded[] =>
+  file === '' ? [] : spellings(file).map((path) => ({ what, path: dirname(path) }))
 
 const overlap = (a: string, b: string): boolean => within(a, b) || within(b, a)
 

@@ -11,14 +11,17 @@ const BEGIN = '-----BEGIN '
 
 export function pemSource(name: string, value: string): PemSource {
   const text = unquoted(value.trim())
-  if (!text.includes(BEGIN)) {
-    // Base64 of `-----BEGIN`.
-    if (text.startsWith('LS0tLS1CRUdJTi')) {
-      return () => ({ fault: `${name} holds the base64 of a PEM: give the PEM itself, or the path of a file` })
-    }
-    return pemFile(name, text)
-  }
-  return () => repaired(name, text)
+  if (text.includes(BEGIN)) return () => repaired(name, text)
+  const path = pemPath(value)
+  if (path !== null) return pemFile(name, path)
+  return () => ({ fault: `${name} holds the base64 of a PEM: give the PEM itself, or the path of a file` })
+}
+
+/** The path that a value is read from; null where it is the PEM, or its base64, itself. */
+export function pemPath(value: string): string | null {
+  const text = unquoted(value.trim())
+  // Base64 of `-----BEGIN`.
+  return text.includes(BEGIN) || text.startsWith('LS0tLS1CRUdJTi') ? null : text
 }
 
 export function pemFile(name: string, path: string): PemSource {

@@ -3,7 +3,7 @@
 
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -287,6 +287,56 @@ describe('--mount', () => {
     ['tokens2/deeper', true],
   ])('%s: allowed is %s', (source, allowed) => {
     expect(mountMistakes([`${folder}/${source}:/job`], guarded).length === 0).toBe(allowed)
+  })
+
+  describe('guards the files themselves, wherever a link leads', () => {
+    const at = scratchDir()
+    for (const name of ['tok/real', 'pki', 'certs', 'plain']) mkdirSync(join(at, name), { recursive: true })
+    writeFileSync(join(at, 'tok/real/token'), 'muster_rt_x')
+    for (const name of ['cert.pem', 'key.pem', 'ca.pem']) writeFileSync(join(at, 'pki', name), '')
+    symlinkSync(join(at, 'tok/real'), join(at, 'link'))
+    symlinkSync(join(at, 'tok/real/token'), join(at, 'plain/token'))
+    symlinkSync(join(at, 'pki/key.pem'), join(at, 'certs/key.pem'))
+
+    test.each<[string, string, NodeJS.ProcessEnv]>([
+      ['tok', 'link/token', { RUNNER_TOKEN_FILE: join(at, 'link/token') }],
+      ['tok', 'plain/token', { RUNNER_TOKEN_FILE: join(at, 'plain/token') }],
+      ['plain', 'plain/token', { RUNNER_TOKEN_FILE: join(at, 'plain/token') }],
+      ['tok', 'a relative path', { RUNNER_TOKEN_FILE: relative(process.cwd(), join(at, 'plain/token')) }],
+      ['tok', 'another mode', { RUNNER_ATTESTATION_MODE: 'gke-oidc', RUNNER_GKE_TOKEN_PATH: join(at, 'plain/token') }],
+      [
+        'tok',
+        'AWS',
+        {
+          RUNNER_ATTESTATION_MODE: 'aws-sts',
+          AWS_REGION: 'us-east-1',
+          AWS_WEB_IDENTITY_TOKEN_FILE: join(at, 'plain/token'),
+        },
+      ],
+      ['pki', 'a key in quotes', { RUNNER_KEY_PEM: `"${join(at, 'pki/key.pem')}"` }],
+      ['pki', 'a relative key', { RUNNER_KEY_PEM: relative(process.cwd(), join(at, 'pki/key.pem')) }],
+      ['pki', 'a linked key', { RUNNER_KEY_PEM: join(at, 'certs/key.pem') }],
+      ['pki', 'a linked key by default', {}],
+      ['pki', 'the CA', { RUNNER_CA_PEM: join(at, 'pki/ca.pem') }],
+    ])('%s, of %s', async (mount, name, env) => {
+      const certificates = name.endsWith('by default') ? join(at, 'certs') : undefined
+      const harness = new Harness(
+        plane,
+        { RUNNER_BOOTSTRAP_TOKEN: 't', ...env },
+        { mounts: [join(at, mount)] },
+        certificates,
+      )
+      await harness.settle()
+      expect(harness.ending?.messages.join()).toContain(`--mount ${JSON.stringify(join(at, mount))} is refused`)
+    })
+
+    test('and not what lies beside a CA', async () => {
+      const mistakes = await mistakesOf(
+        { RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_CA_PEM: join(at, 'pki/ca.pem') },
+        { mounts: [join(at, 'pki/cert.pem')] },
+      )
+      expect(mistakes.join()).not.toContain('--mount')
+    })
   })
 
   test('guards a token that is reached through a link', () => {
