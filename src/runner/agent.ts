@@ -1,11 +1,11 @@
 // One run of a runner: liveness → config → secrets → enroll → connect → ready, then until it ends.
 
-import { milliseconds } from '../protocol/time.ts'
+import { type Clock, milliseconds } from '../protocol/time.ts'
 import { type Config, type Flags, readConfig, readInstanceId } from './config.ts'
 import { type Dial, dialer } from './dial.ts'
 import { openDoor } from './door.ts'
 import { type Ending, EXIT, ending, NOT_PERSISTED } from './endings.ts'
-import { isKubernetes, tokenFileMistake } from './evidence.ts'
+import { standsOnCluster, tokenFileMistake } from './evidence.ts'
 import { type Health, serveHealth } from './health.ts'
 import { type Post, poster } from './http.ts'
 import type { Identity } from './identity.ts'
@@ -186,7 +186,7 @@ export class Agent {
     const log = this.#log
     return new Promise((resolve) => {
       const parts: KeeperParts = {
-        policy: policyOf(config),
+        policy: policyOf(config, () => time.now().wall),
         evidence: config.evidence,
         door:
           config.enrollUrl === null ? null : openDoor(config.enrollUrl, post, () => time.now().wall, config.instanceId),
@@ -253,11 +253,13 @@ export class Agent {
   }
 }
 
-function policyOf({ evidence, provisioned, renews }: Config): Policy {
+function policyOf({ evidence, provisioned, renews }: Config, clock: Clock): Policy {
   return {
     renews,
     enrollsAgain: provisioned === null && evidence.source !== null && evidence.mode !== 'bootstrap-token',
     waitsForOperator: provisioned !== null && !renews,
-    patience: isKubernetes(evidence.mode) ? { time: KUBERNETES_PATIENCE } : { tries: 3 },
+    get patience() {
+      return standsOnCluster(evidence, clock()) ? { time: KUBERNETES_PATIENCE } : { tries: 3 }
+    },
   }
 }

@@ -5,17 +5,20 @@ import { CONFIGURABLE_MODES, type ConfigurableMode, type KubernetesMode } from '
 import type { EpochMilliseconds } from '../protocol/time.ts'
 import type { Fields } from './log.ts'
 import type { Settings } from './settings.ts'
-import { fileToken, readTokenFile, staticToken, type TokenSource } from './token-source.ts'
+import { fileToken, staticToken, type TokenSource } from './token-source.ts'
 import { describeToken, isCompactJws } from './unverified.ts'
 
 export type EvidenceSource =
   | { readonly mode: 'bootstrap-token' | 'runner-token'; readonly token: TokenSource; readonly path: string | null }
   | { readonly mode: KubernetesMode; readonly token: TokenSource; readonly path: string }
+  /** No mode is named: what is in the file decides at each use, since it may come late. */
+  | { readonly mode: null; readonly token: TokenSource; readonly path: string }
   | { readonly mode: 'aws-sts'; readonly region: string }
 
 /** What the environment says; `mistake` is one that only an enrollment minds. */
 export type EvidenceConfig =
   | { readonly mode: ConfigurableMode; readonly source: EvidenceSource }
+  | { readonly mode: null; readonly source: Extract<EvidenceSource, { mode: null }> }
   | { readonly mode: ConfigurableMode; readonly source: null; readonly mistake: string }
 
 const TOKEN_FILES: Readonly<Record<KubernetesMode, string>> = {
@@ -38,7 +41,8 @@ export function readEvidenceConfig(settings: Settings, tokenFileFlag: string | n
     ...(tokenFileFlag === null ? TOKEN_FILE.filter((name) => settings.has(name)) : ['--token-file']),
   ]
   if (token !== null && file !== null) settings.mistakes.push(`${given.join(' and ')} are both set: give one of them`)
-  const mode = named ?? (file !== null ? modeOfFile(file) : token !== null ? 'runner-token' : 'bootstrap-token')
+  if (named === null && file !== null) return { mode: null, source: { mode: null, token: fileToken(file), path: file } }
+  const mode = named ?? (token !== null ? 'runner-token' : 'bootstrap-token')
   switch (mode) {
     case 'bootstrap-token': {
       const token = settings.token('RUNNER_BOOTSTRAP_TOKEN')
@@ -78,20 +82,23 @@ function oneOf(settings: Settings, names: readonly string[], read: (name: string
   return values[0] === undefined ? null : read(values[0])
 }
 
-/** A file that is not there yet is one that the kubelet will project. */
-function modeOfFile(path: string): ConfigurableMode {
-  const reading = readTokenFile(path)
-  return 'fault' in reading || isCompactJws(reading.token) ? 'kubernetes' : 'runner-token'
-}
+const modeOfToken = (token: string) => (isCompactJws(token) ? 'kubernetes' : 'runner-token')
 
-export const isKubernetes = (mode: ConfigurableMode): mode is KubernetesMode => mode in TOKEN_FILES
+const isKubernetes = (mode: ConfigurableMode): mode is KubernetesMode => mode in TOKEN_FILES
+
+/** Whether it is a cluster that vouches, as far as is known at `now`: a file that is not there yet it will project. */
+export function standsOnCluster(evidence: EvidenceConfig, now: EpochMilliseconds): boolean {
+  if (evidence.mode !== null) return isKubernetes(evidence.mode)
+  const reading = evidence.source.token(now)
+  return 'fault' in reading || modeOfToken(reading.token) === 'kubernetes'
+}
 
 /** What is wrong with the token file right now, as its message; null where there is nothing to wait for. */
 export function tokenFileMistake(source: EvidenceSource, now: EpochMilliseconds): string | null {
   if (source.mode === 'aws-sts' || source.path === null) return null
   const reading = source.token(now)
   if (!('fault' in reading)) return null
-  const setting = `RUNNER_ATTESTATION_MODE=${source.mode}`
+  const setting = `RUNNER_ATTESTATION_MODE=${source.mode ?? 'kubernetes'}`
   if (source.mode === 'gke-oidc' && reading.fault === 'absent') {
     return `${setting}: failed to read projected KSA token at ${source.path} (is the Workload Identity token volume mounted?)`
   }
@@ -114,8 +121,8 @@ export async function gatherEvidence(source: EvidenceSource, nonce: string, now:
   const reading = source.token(now)
   if ('fault' in reading) return { unavailable: tokenFileMistake(source, now) ?? reading.cause }
   const { token } = reading
-  const described = isKubernetes(source.mode) ? describeToken(token) : {}
-  return { attestation: { mode: source.mode, token }, described }
+  const mode = source.mode ?? modeOfToken(token)
+  return { attestation: { mode, token }, described: isKubernetes(mode) ? describeToken(token) : {} }
 }
 
 async function gatherAws(region: string, nonce: string, now: EpochMilliseconds): Promise<Gathered> {

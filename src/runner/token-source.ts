@@ -33,7 +33,7 @@ const expiryOf = (token: string): EpochMilliseconds => {
   return epochMilliseconds(typeof exp === 'number' ? exp * 1000 : isCompactJws(token) ? 0 : Number.POSITIVE_INFINITY)
 }
 
-export function readTokenFile(path: string): TokenReading {
+function readTokenFile(path: string): TokenReading {
   try {
     const token = readBounded(path, JWS_BYTES + 1024).trim()
     return token === '' ? { fault: 'empty', cause: 'empty' } : { token }

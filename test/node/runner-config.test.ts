@@ -13,7 +13,7 @@ import { mountMistakes } from '../../src/runner/mounts.ts'
 import { pemSource } from '../../src/runner/pem-source.ts'
 import { Settings } from '../../src/runner/settings.ts'
 import { fileToken } from '../../src/runner/token-source.ts'
-import { FakeControlPlane } from '../fakes/control-plane.ts'
+import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
 import { Harness, kubernetesToken, MINUTE, SECOND, scratchDir } from './runner-harness.ts'
 
 const CASES = fileURLToPath(new URL('../cases/agent/', import.meta.url))
@@ -137,6 +137,31 @@ describe('messages, word for word', () => {
     await harness.pass(SECOND)
     expect(harness.messages()).toContain('ready')
     expect(plane.enrolls[0]?.body.attestation.mode).toBe('kubernetes')
+    await harness.stop()
+  })
+
+  test('a minted token whose file appears late is sent as what it is, and refused as such', async () => {
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, '')
+    const harness = new Harness(plane, { RUNNER_TOKEN_FILE: path })
+    await harness.pass(5 * SECOND)
+    writeFileSync(path, 'muster_rt_x')
+    plane.respond = () => problem(401, 'attestation_invalid')
+    await harness.pass(MINUTE)
+    plane.respond = () => undefined
+    expect(plane.enrolls.map(({ body }) => body.attestation.mode)).toEqual(Array(3).fill('runner-token'))
+    expect(harness.ending?.exitCode).toBe(77)
+  })
+
+  test('a file without a mode is asked anew at each use', async () => {
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, kubernetesToken({ exp: 4e9 }))
+    plane.next.push(() => ({ status: 503, body: '' }))
+    const harness = new Harness(plane, { RUNNER_TOKEN_FILE: path })
+    await harness.settle()
+    writeFileSync(path, 'muster_rt_x')
+    await harness.pass(2 * SECOND)
+    expect(plane.enrolls.map(({ body }) => body.attestation.mode)).toEqual(['kubernetes', 'runner-token'])
     await harness.stop()
   })
 })
