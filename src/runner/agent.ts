@@ -10,8 +10,8 @@ import { type Health, serveHealth } from './health.ts'
 import { type Post, poster } from './http.ts'
 import type { Identity } from './identity.ts'
 import { IdentityDir } from './identity-dir.ts'
-import { causeOf, IdentityKeeper, type KeeperParts, type Possession } from './keeper.ts'
-import { jsonLog, type Log } from './log.ts'
+import { IdentityKeeper, type KeeperParts, type Possession } from './keeper.ts'
+import { causeOf, jsonLog, type Log } from './log.ts'
 import { KUBERNETES_PATIENCE, type Policy } from './machine.ts'
 import type { Time } from './moment.ts'
 import { objectionTo } from './objection.ts'
@@ -149,11 +149,13 @@ export class Agent {
     this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
   }
 
-  /** A folder that cannot be written to is not read either: what is in it could not be followed up. */
+  /** What is in a folder that cannot be written to is used all the same, and what follows it is not kept. */
   #openStore({ identityDir, provisioned }: Config): IdentityDir | null {
     if (identityDir === null || provisioned !== null) return null
     try {
-      return IdentityDir.open(identityDir)
+      const store = IdentityDir.open(identityDir)
+      if (store.unwritable !== null) this.#log('warn', NOT_PERSISTED, { cause: causeOf(store.unwritable) })
+      return store
     } catch (error) {
       this.#log('warn', NOT_PERSISTED, { cause: causeOf(error) })
       return null

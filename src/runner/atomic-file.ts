@@ -46,6 +46,13 @@ function flushFolder(folder: string): void {
   }
 }
 
+/** Throws where `writeAtomically` would, with a file of the same name that is gone again. */
+export function tryWriting(folder: string, name: string): void {
+  const temporary = join(folder, `${name}${TEMPORARY}${process.pid}`)
+  closeSync(openSync(temporary, 'wx', 0o600))
+  rmSync(temporary)
+}
+
 /** Removes what a killed process left half-written. */
 export function removeTemporaries(folder: string, name: string): void {
   for (const entry of readdirSync(folder)) {

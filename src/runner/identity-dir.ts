@@ -4,15 +4,16 @@
 //   enrollment.json  key and CSR that a single-use token may already have been spent on
 
 import { randomUUID } from 'node:crypto'
-import { chmodSync, constants, existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, constants, existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { SAME_KEY_RETRY } from '../protocol/limits.ts'
 import { isObject, type JsonObject, readJson } from '../protocol/strict-json.ts'
 import { type EpochSeconds, rfc3339 } from '../protocol/time.ts'
-import { removeTemporaries, writeAtomically } from './atomic-file.ts'
+import { removeTemporaries, tryWriting, writeAtomically } from './atomic-file.ts'
 import { FOREIGN } from './endings.ts'
 import { type Identity, readIdentity } from './identity.ts'
 import { keyPem, type RequestKey, readKey } from './keys.ts'
+import { causeOf } from './log.ts'
 import { readBounded } from './token-source.ts'
 
 const OWNER = 'instance-id'
@@ -28,19 +29,24 @@ export type Persisted = { readonly identity: Identity; readonly wasOpen: boolean
 export class IdentityDir {
   readonly #folder: string
   readonly #owner: string
+  /** Why nothing can be written here, found out before a token is spent; null where it can. */
+  readonly unwritable: unknown
 
-  private constructor(folder: string, owner: string) {
+  private constructor(folder: string, owner: string, unwritable: unknown) {
     this.#folder = folder
     this.#owner = owner
+    this.unwritable = unwritable
   }
 
-  /** Throws where nothing can be written in it: that is found out before a token is spent. */
+  /** Throws where the folder belongs to nobody yet and cannot be written: then there is nothing to read either. */
   static open(folder: string): IdentityDir {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(folder, name)
-    const owner = readOwner(folder) ?? randomUUID()
-    writeAtomically(folder, OWNER, `${owner}\n`)
-    return new IdentityDir(folder, owner)
+    let owner = readOwner(folder)
+    if (owner === null) {
+      owner = randomUUID()
+      writeAtomically(folder, OWNER, `${owner}\n`)
+    }
+    return new IdentityDir(folder, owner, obstacleTo(folder))
   }
 
   /** The identity that this folder's own runner wrote. */
@@ -67,14 +73,21 @@ export class IdentityDir {
       this.#write(IDENTITY, fields)
     } catch (error) {
       // A certificate that has been followed by another would look like a clone to the control plane.
-      rmSync(join(this.#folder, IDENTITY), { force: true })
+      try {
+        rmSync(join(this.#folder, IDENTITY), { force: true })
+      } catch (removal) {
+        throw new Error(`${causeOf(error)}; the former identity stays: ${causeOf(removal)}`)
+      }
       throw error
     }
   }
 
   /** Keeps the file under another name: it was refused or cannot be read, and may be of use to its owner. */
   setAside(): void {
-    renameSync(join(this.#folder, IDENTITY), join(this.#folder, ASIDE))
+    const aside = join(this.#folder, ASIDE)
+    renameSync(join(this.#folder, IDENTITY), aside)
+    // One that was never read (too large) may be open to others; a link is not followed.
+    if (lstatSync(aside).isFile()) tighten(aside)
   }
 
   /** The key of an enrollment that began less than ten minutes ago: the control plane still honours a retry with it. */
@@ -133,6 +146,16 @@ function tighten(path: string): void {
 }
 
 const ignored = (why: string) => ({ ignored: `persisted identity cannot be used: ${why} — ignoring` })
+
+function obstacleTo(folder: string): unknown {
+  try {
+    for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(folder, name)
+    tryWriting(folder, IDENTITY)
+    return null
+  } catch (error) {
+    return error
+  }
+}
 
 function readOwner(folder: string): string | null {
   try {

@@ -8,7 +8,7 @@ import type { EvidenceConfig } from './evidence.ts'
 import type { Identity } from './identity.ts'
 import type { IdentityDir } from './identity-dir.ts'
 import { newRequestKey, type RequestKey } from './keys.ts'
-import type { Fields, Log } from './log.ts'
+import { causeOf, type Fields, type Log } from './log.ts'
 import {
   afterAttempt,
   askRenewal,
@@ -200,7 +200,8 @@ export class IdentityKeeper {
     try {
       write(store)
     } catch (error) {
-      log('warn', NOT_PERSISTED, { cause: causeOf(error) })
+      // Of a folder that could not be written at boot this was said then.
+      if (store.unwritable === null) log('warn', NOT_PERSISTED, { cause: causeOf(error) })
     }
   }
 
@@ -245,6 +246,3 @@ export class IdentityKeeper {
 }
 
 const fieldsOf = (refused: Refused | undefined): Fields => ({ ...refused })
-
-/** The system's own words: code, call and path. */
-export const causeOf = (error: unknown): string => (error instanceof Error ? error.message : 'unknown')

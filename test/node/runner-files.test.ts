@@ -132,11 +132,12 @@ describe('identity.json', () => {
   ]
   test.each(ignored)('%s is set aside with its reason, and the boot enrolls', async (_name, content, reason) => {
     const bytes = content()
-    const folder = folderWith(bytes)
+    const folder = folderWith(bytes, 0o644)
     const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
     expect(harness.messages('warn')).toEqual([reason])
     expect(modes()).toEqual(['bootstrap-token'])
     expect(readFileSync(join(folder, 'identity.json.set-aside'))).toEqual(Buffer.from(bytes))
+    expect(statSync(join(folder, 'identity.json.set-aside')).mode & 0o777).toBe(0o600)
     expect(harness.text.join('')).not.toMatch(/PRIVATE|MIGH/)
   })
 

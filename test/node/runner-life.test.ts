@@ -1,6 +1,6 @@
 // The life of one runner against a control plane that answers as told, with time that passes as told.
 
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
@@ -645,6 +645,21 @@ describe('RUNNER_IDENTITY_DIR', () => {
     expect(warned).toBeLessThan(harness.lines.findIndex(({ state }) => state === 'enroll'))
   })
 
+  test('that cannot be written to is read all the same: its identity is used, and the warning comes once', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    const owner = statSync(join(folder, 'instance-id')).mtimeMs
+    const obstacle = join(folder, `identity.json.tmp-${process.pid}`)
+    mkdirSync(join(obstacle, 'in-the-way'), { recursive: true })
+    plane.requests.length = 0
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
+    const warned = harness.lines.findIndex(({ level }) => level === 'warn')
+    expect(warned).toBeLessThan(harness.lines.findIndex(({ state }) => state === 'enroll'))
+    expect(statSync(join(folder, 'instance-id')).mtimeMs).toBe(owner)
+  })
+
   test('whose new identity cannot be written loses the old one too', async () => {
     const folder = scratchDir()
     const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
@@ -654,6 +669,17 @@ describe('RUNNER_IDENTITY_DIR', () => {
     expect(harness.announced).toContain('renewed')
     expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
     expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+  })
+
+  test('whose old identity can be neither replaced nor removed says both causes', async () => {
+    const folder = scratchDir()
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+    rmSync(join(folder, 'identity.json'))
+    mkdirSync(join(folder, 'identity.json', 'in-the-way'), { recursive: true })
+    await harness.pass(10 * MINUTE)
+    const warned = harness.lines.filter(({ level }) => level === 'warn')
+    expect(warned).toHaveLength(1)
+    expect(warned[0]?.cause).toMatch(/rename.*; the former identity stays: .*identity\.json/)
   })
 
   test('of another runner is ignored', async () => {
