@@ -147,13 +147,24 @@ function pemOf(settings: Settings, name: string, path: string): PemSource | null
   return existsSync(path) ? pemFile(name, path) : null
 }
 
-function readExtraRoots(settings: Settings, folder: string): string | null {
-  const reading = pemOf(settings, 'RUNNER_CA_PEM', join(folder, 'ca.pem'))?.()
-  if (reading === undefined) return null
-  if ('fault' in reading) settings.mistakes.push(reading.fault)
-  else if (!certificatesOf(reading.pem)?.length) settings.mistakes.push('RUNNER_CA_PEM is not a certificate in PEM')
-  else return reading.pem
-  return null
+/** Read anew at each use, since an operator replaces the file; while it cannot be read, what was read last holds. */
+function readExtraRoots(settings: Settings, folder: string): () => string | null {
+  let last: string | null = null
+  const refresh = (): string | null => {
+    const reading = pemOf(settings, 'RUNNER_CA_PEM', join(folder, 'ca.pem'))?.()
+    if (reading === undefined) return null
+    if ('fault' in reading) return reading.fault
+    const roots = certificatesOf(reading.pem) ?? []
+    if (roots.length === 0) return 'RUNNER_CA_PEM is not a certificate in PEM'
+    last = roots.join('')
+    return null
+  }
+  const fault = refresh()
+  if (fault !== null) settings.mistakes.push(fault)
+  return () => {
+    refresh()
+    return last
+  }
 }
 
 function guardedFolders(

@@ -11,16 +11,17 @@ import { type ProxySettings, proxyFor } from './proxy.ts'
 /** How this machine reaches the control plane. */
 export interface Network {
   readonly proxies: ProxySettings
-  /** PEM, trusted beside the system's roots; null: those alone. */
-  readonly extraRoots: string | null
+  /** PEM, trusted beside the system's roots; null: those alone. Asked for each connection. */
+  readonly extraRoots: () => string | null
 }
 
 /** TLS as the runner speaks it; `identity` is what it shows where it is asked. */
 export function tlsContext({ extraRoots }: Network, identity: Identity | null): SecureContext {
+  const roots = extraRoots()
   return createSecureContext({
     minVersion: 'TLSv1.2',
     // Naming roots replaces the built-in ones, so those are named too.
-    ...(extraRoots !== null && { ca: [...systemRoots(), extraRoots] }),
+    ...(roots !== null && { ca: [...systemRoots(), roots] }),
     ...(identity !== null && {
       cert: identity.certificate + identity.chain,
       key: identity.key.export({ type: 'pkcs8', format: 'pem' }),

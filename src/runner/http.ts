@@ -21,7 +21,6 @@ const ANSWER_BYTES = 256 * 1024
 export type Post = (url: URL, body: string, signal: AbortSignal) => Promise<HttpAnswer>
 
 export function poster(network: Network, timeout = ATTEMPT_TIMEOUT): Post {
-  const context = tlsContext(network, null)
   return (url, body, signal) =>
     new Promise((resolve, reject) => {
       const limit = AbortSignal.timeout(timeout)
@@ -30,7 +29,7 @@ export function poster(network: Network, timeout = ATTEMPT_TIMEOUT): Post {
         reject(new Error(limit.aborted ? `no answer within ${timeout / 1000} s` : failureText(error, url)))
       const request = (url.protocol === 'http:' ? httpRequest : httpsRequest)(url, {
         method: 'POST',
-        createConnection: connector(url, network, context, end),
+        createConnection: connector(url, network, tlsContext(network, null), end),
         signal: end,
         headers: {
           'content-type': 'application/json',

@@ -28,7 +28,7 @@ export function possess(
 ): Possessed | { readonly faults: readonly string[] } {
   const now = time.now()
   if (config.provisioned !== null) {
-    const read = readProvisionedIdentity(config.provisioned, config.network.extraRoots)
+    const read = readProvisionedIdentity(config.provisioned, config.network.extraRoots())
     if ('faults' in read) return read
     const { identity } = read
     tellProvisioned(log, identity)

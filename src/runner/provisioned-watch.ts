@@ -46,7 +46,7 @@ export class ProvisionedWatch {
   refresh(): void {
     const { provisioned, network } = this.#config
     if (provisioned === null) return
-    const read = readProvisionedIdentity(provisioned, network.extraRoots)
+    const read = readProvisionedIdentity(provisioned, network.extraRoots())
     if (!('identity' in read) || objectionTo(this.#config, read.identity) !== null) return
     const { identity } = read
     const replaced = this.#current !== null && this.#current.identity.certificate !== identity.certificate

@@ -1,19 +1,24 @@
 // The runner's own connections: what a real network does to them, TLS it trusts or not, proxies, and the tunnel's dial.
 
+import { rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { epochSeconds } from '../../src/protocol/time.ts'
+import { readConfig } from '../../src/runner/config.ts'
 import type { Network } from '../../src/runner/connection.ts'
 import { type Dialed, dialer } from '../../src/runner/dial.ts'
 import { poster } from '../../src/runner/http.ts'
 import { type Identity, readIdentity } from '../../src/runner/identity.ts'
 import { newRequestKey } from '../../src/runner/keys.ts'
 import { NO_PROXY_AT_ALL, proxyFor, readProxySettings } from '../../src/runner/proxy.ts'
+import { Settings } from '../../src/runner/settings.ts'
 import { createCa, createServerCertificate } from '../../src/worker/ca/create.ts'
 import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
+import { scratchDir } from './runner-harness.ts'
 
-const DIRECT: Network = { proxies: NO_PROXY_AT_ALL, extraRoots: null }
+const DIRECT: Network = { proxies: NO_PROXY_AT_ALL, extraRoots: () => null }
 const never = new AbortController().signal
 
 /** The first answer, or the complaint. */
@@ -114,12 +119,37 @@ describe('TLS', () => {
   })
 
   test('of the CA in RUNNER_CA_PEM is trusted', async () => {
-    expect(await say(`${plane.url}/nowhere`, { ...DIRECT, extraRoots: root }, 5000)).toBe('HTTP 404')
+    expect(await say(`${plane.url}/nowhere`, { ...DIRECT, extraRoots: () => root }, 5000)).toBe('HTTP 404')
+  })
+
+  test('of a CA that comes into RUNNER_CA_PEM later is trusted from then on, for enrollment and tunnel', async () => {
+    const [path, other] = [
+      join(scratchDir(), 'ca.pem'),
+      await createCa({ development: true, now: epochSeconds(Math.floor(Date.now() / 1000)) }),
+    ]
+    writeFileSync(path, other.root)
+    const settings = new Settings({ RUNNER_CA_PEM: path })
+    const { network } = readConfig({}, settings, {}, '/nonexistent')
+    const post = poster(network, 5000)
+    const ask = () =>
+      post(new URL(`${plane.url}/nowhere`), '{}', never).then(
+        ({ status }) => status,
+        () => null,
+      )
+    expect(await ask()).toBeNull()
+    writeFileSync(path, root)
+    expect(await ask()).toBe(404)
+    for (const half of [root + root.slice(0, 100), '']) {
+      writeFileSync(path, half)
+      expect(await ask()).toBe(404)
+    }
+    rmSync(path)
+    expect(await ask()).toBe(404)
   })
 
   test('of the right CA and the wrong host is not', async () => {
     const url = plane.url.replace('127.0.0.1', 'other.localhost')
-    expect(await say(`${url}/api/enroll`, { ...DIRECT, extraRoots: root }, 5000)).toContain('other.localhost')
+    expect(await say(`${url}/api/enroll`, { ...DIRECT, extraRoots: () => root }, 5000)).toContain('other.localhost')
     expect(plane.requests).toEqual([])
   })
 
@@ -140,12 +170,12 @@ describe('TLS', () => {
     const proxies = readProxySettings(env)
     if ('fault' in proxies) throw new Error(proxies.fault)
     // The name is the proxy's to look up; the certificate is not for it, so TLS ends there.
-    const complaint = await say('https://far.test:8443/api/enroll', { proxies, extraRoots: root }, 5000)
+    const complaint = await say('https://far.test:8443/api/enroll', { proxies, extraRoots: () => root }, 5000)
     expect(complaint).toContain("far.test. is not in the cert's altnames")
     expect(asked).toEqual([`far.test:8443 Basic ${Buffer.from('user:p@ss').toString('base64')}`])
-    expect(await say('https://near.test/api/enroll', { proxies, extraRoots: root }, 5000)).toContain('near.test')
+    expect(await say('https://near.test/api/enroll', { proxies, extraRoots: () => root }, 5000)).toContain('near.test')
     expect(asked).toHaveLength(1)
-    expect(await say(`${plane.url}/nowhere`, { proxies, extraRoots: root }, 5000)).toBe('HTTP 404')
+    expect(await say(`${plane.url}/nowhere`, { proxies, extraRoots: () => root }, 5000)).toBe('HTTP 404')
     expect(asked).toHaveLength(1)
   })
 
@@ -153,7 +183,7 @@ describe('TLS', () => {
     const proxy = createServer()
     proxy.on('connect', (_request, socket) => socket.end('HTTP/1.1 407 No\r\n\r\n'))
     const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: null }, 5000)).toMatch(
+    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: () => null }, 5000)).toMatch(
       /^far\.test: the proxy 127\.0\.0\.1:\d+ answered CONNECT with 407$/,
     )
   })
@@ -168,14 +198,14 @@ describe('TLS', () => {
       asked.resolve()
     })
     const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: null })).toBe('no answer within 0.3 s')
+    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: () => null })).toBe('no answer within 0.3 s')
     await asked.promise
     await gone[0]
   })
 
   describe('and the tunnel', () => {
     let identity: Identity
-    const dial = (network: Network = { ...DIRECT, extraRoots: root }): Promise<Dialed> => {
+    const dial = (network: Network = { ...DIRECT, extraRoots: () => root }): Promise<Dialed> => {
       const url = new URL(plane.url)
       return dialer(url, network, poster(network), 'build-7')(identity, never)
     }
@@ -199,7 +229,7 @@ describe('TLS', () => {
       plane.onUpgrade = (headers) =>
         headers['muster-proof'] === undefined ? problem(401, 'attestation_invalid') : undefined
       const url = new URL(plane.url)
-      const network = { ...DIRECT, extraRoots: root }
+      const network = { ...DIRECT, extraRoots: () => root }
       const connectTunnel = dialer(url, network, poster(network), 'build-7')
       for (const upgrades of [2, 3]) {
         const dialed = await connectTunnel(identity, never)
@@ -218,7 +248,7 @@ describe('TLS', () => {
 
     test('with a certificate that TLS does not take has failed, and throws nothing', async () => {
       const chain = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
-      const network = { ...DIRECT, extraRoots: root }
+      const network = { ...DIRECT, extraRoots: () => root }
       const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
       expect((await connectTunnel({ ...identity, chain }, never)).type).toBe('failed')
     })
@@ -233,7 +263,7 @@ describe('TLS', () => {
         stop.abort()
       })
       const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-      const network = { proxies, extraRoots: root }
+      const network = { proxies, extraRoots: () => root }
       const connectTunnel = dialer(new URL('https://far.test'), network, poster(network), 'build-7')
       expect(await connectTunnel(identity, stop.signal)).toEqual({ type: 'failed', why: 'stopped' })
       await closed.promise
