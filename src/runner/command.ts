@@ -1,45 +1,13 @@
 // `muster runner`: the runner as a process. Signals, exit code, help.
 
-import { parseArgs } from 'node:util'
+import { readArguments } from './arguments.ts'
 import { Runner, type RunnerOptions } from './index.ts'
-
-/** Read without the library that the other commands use: an agent's memory is counted on every machine. */
-const OPTIONS = {
-  'token-file': { type: 'string' },
-  'runner-id': { type: 'string' },
-  mount: { type: 'string', multiple: true },
-  help: { type: 'boolean', short: 'h' },
-  // Every command takes these; a runner needs none of them.
-  json: { type: 'boolean' },
-  local: { type: 'boolean' },
-  remote: { type: 'boolean' },
-  trust: { type: 'string' },
-  'persist-to': { type: 'string' },
-  env: { type: 'string' },
-} as const
 
 /** Runs the runner to its end, with the arguments after `muster runner`. */
 export async function runRunner(args: readonly string[]): Promise<void> {
-  const read = readArguments([...args])
+  const read = readArguments(args)
   if (read === 'help') process.stdout.write(HELP)
   else await run(read)
-}
-
-/** Wrong arguments are a mistake of configuration like any other, told with the others. */
-function readArguments(args: string[]): RunnerOptions | 'help' {
-  try {
-    const { values } = parseArgs({ args, options: OPTIONS })
-    if (values.help) return 'help'
-    return {
-      ...(values['token-file'] !== undefined && { tokenFile: values['token-file'] }),
-      ...(values['runner-id'] !== undefined && { runnerId: values['runner-id'] }),
-      ...(values.mount !== undefined && { mounts: values.mount }),
-    }
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error
-    // The first sentence says what is wrong, the others how else to quote it.
-    return { mistakes: [error.message.split('. ', 1).join()] }
-  }
 }
 
 /** How long the last lines may take to leave, in milliseconds. */

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { epochMilliseconds } from '../../src/protocol/time.ts'
+import { readArguments } from '../../src/runner/arguments.ts'
 import { readKey } from '../../src/runner/keys.ts'
 import { mountMistakes } from '../../src/runner/mounts.ts'
 import { pemSource } from '../../src/runner/pem-source.ts'
@@ -426,6 +427,32 @@ describe('accidents of env files', () => {
       '--token-file is empty',
       '--runner-id is empty',
     ])
+  })
+
+  test('every mistake of the arguments is told at once, and no value quoted', () => {
+    const args = ['--bogus', '--also=secret', 'muster_rt_secret', '--runner-id', 'a', '--mount', '/a', '--runner-id=b']
+    expect(readArguments([...args, '--mount=/b', '--json=secret', '-x', '--token-file'])).toEqual({
+      mounts: ['/a', '/b'],
+      runnerId: 'b',
+      mistakes: [
+        "Unknown option '--bogus'",
+        "Unknown option '--also'",
+        'Argument 3 belongs to no option',
+        "Option '--json' takes no value",
+        "Unknown option '-x'",
+        "Option '--token-file' has no value",
+        "Option '--runner-id' is given more than once",
+      ],
+    })
+    expect(readArguments(['--token-file', '--mount', '/a'])).toEqual({
+      mounts: ['/a'],
+      mistakes: ["Option '--token-file' has no value"],
+    })
+    expect(readArguments(['--token-file=t', '--runner-id', 'r', '--persist-to', 'p'])).toEqual({
+      tokenFile: 't',
+      runnerId: 'r',
+    })
+    expect(readArguments(['--bogus', '-h'])).toBe('help')
   })
 
   test('a token with white space within is named, not quoted', async () => {
