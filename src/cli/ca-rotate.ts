@@ -1,11 +1,25 @@
-// `muster ca rotate`: a new CA beside the old one, in three steps. Folders `next` and `previous` in the CA folder say
-// where a rotation is; the file `secrets.json` always holds what the Worker is to be given next.
+// `muster ca rotate`: a new CA beside the old one, in three steps. The file `secrets.json` always holds what the Worker
+// is to be given next; a step that is done already writes it again.
 
-import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaFile, showCertificates, writeCaFolder } from './ca-folder.ts'
+import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaFile, showCertificates } from './ca-folder.ts'
 import { liveCertificates } from './ca-live.ts'
+import {
+  exchange,
+  faultOfNext,
+  isActivating,
+  nextOf,
+  oldOf,
+  placeNext,
+  previousOf,
+  putAway,
+  refuseStrays,
+  removeNext,
+  rotationState,
+  wasRetired,
+  writeSecretFile,
+} from './ca-rotate-folder.ts'
 import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface RotateOptions extends SharedOptions {
@@ -14,23 +28,14 @@ interface RotateOptions extends SharedOptions {
 
 interface ActivateOptions extends RotateOptions {
   readonly url?: string
+  readonly force?: true
 }
 
 interface RetireOptions extends RotateOptions {
   readonly force?: true
 }
 
-const NEXT = 'next'
-const PREVIOUS = 'previous'
 const SECRETS = 'secrets.json'
-
-/** Where a rotation is. */
-export type RotationState = 'none' | 'prepared' | 'activated'
-
-export function rotationState(dir: string): RotationState {
-  if (existsSync(join(dir, NEXT))) return 'prepared'
-  return existsSync(join(dir, PREVIOUS)) ? 'activated' : 'none'
-}
 
 /** One sentence: where the rotation is, and what comes next. */
 export function rotationText(dir: string): string {
@@ -55,7 +60,8 @@ export function rotateCommand() {
   )
   rotate.addCommand(
     step('activate', 'let the new CA sign; certificates of the old one stay good')
-      .option('--url <url>', 'refuse unless the Muster at this address hands out the new root')
+      .option('--url <url>', 'address of the live Muster, whose bundle must have both roots')
+      .option('--force', 'activate without a look at the bundle: whoever lacks the new root trusts nothing new')
       .action((options: ActivateOptions) => activate(options)),
   )
   rotate.addCommand(
@@ -70,47 +76,57 @@ const HELP = `
   prepare    the old CA signs, the bundle has both roots
   activate   the new CA signs, the bundle has both roots; wait a day after prepare, so that all have the bundle
   retire     the old CA is gone
-Each step writes ${SECRETS} into the CA folder, and the Worker learns it at once with: npx wrangler secret bulk`
+Each step writes ${SECRETS} into the CA folder, and the Worker learns it at once with: npx wrangler secret bulk
+A step that is done already makes nothing new, and writes the same file again.`
 
 async function prepare({ dir, ...options }: RotateOptions): Promise<void> {
-  const state = rotationState(dir)
-  if (state !== 'none') throw new CommandError(`${dir}: ${rotationText(dir)}`)
-  await loadFolder(dir)
-  const { createCa } = await import('../worker/ca/create.ts')
-  writeCaFolder(join(dir, NEXT), await createCa({ development: false, now: toEpochSeconds(systemClock()) }))
-  writeSecrets(dir, { CA_TRUST: readCaFile(join(dir, NEXT), CA_FILES.root) })
-  report(dir, options)
+  if (rotationState(dir) === 'activated' || isActivating(dir)) throw outOfOrder(dir)
+  const again = rotationState(dir) === 'prepared'
+  if (again) refuseStrays(dir)
+  const fault = again ? await faultOfNext(dir) : null
+  if (!again || fault !== null) {
+    await loadFolder(dir)
+    readCaFile(dir, CA_FILES.root)
+    const { createCa } = await import('../worker/ca/create.ts')
+    placeNext(dir, await createCa({ development: false, now: toEpochSeconds(systemClock()) }))
+  }
+  writeSecrets(dir, { CA_TRUST: readCaFile(nextOf(dir), CA_FILES.root) })
+  report(dir, options, again && fault === null)
+  if (fault !== null) warn(`begun anew, since the CA that was prepared could not be used: ${fault}`)
 }
 
-async function activate({ dir, url, ...options }: ActivateOptions): Promise<void> {
-  if (rotationState(dir) !== 'prepared') throw new CommandError(`${dir}: ${rotationText(dir)}`)
-  const next = join(dir, NEXT)
-  const previous = join(dir, PREVIOUS)
-  // Where an earlier try was cut off, files have moved already.
-  if ([CA_FILES.issuingKey, CA_FILES.issuing].every((name) => existsSync(join(next, name)))) await loadFolder(next)
-  if (url !== undefined) await seeRoot(next, url)
-  mkdirSync(previous, { recursive: true, mode: 0o700 })
-  for (const name of Object.values(CA_FILES)) {
-    if (!existsSync(join(previous, name))) moveIfThere(join(dir, name), join(previous, name))
-    moveIfThere(join(next, name), join(dir, name))
+async function activate({ dir, url, force, ...options }: ActivateOptions): Promise<void> {
+  const state = rotationState(dir)
+  if (state === 'none') throw outOfOrder(dir)
+  if (state === 'prepared') {
+    refuseStrays(dir)
+    const fault = await faultOfNext(dir)
+    if (fault !== null) {
+      throw new CommandError(`${fault}${isActivating(dir) ? '' : ' (`muster ca rotate prepare` begins anew)'}`)
+    }
+    if (force) warn('activated without a look at the bundle: whoever lacks the new root trusts nothing that it signs')
+    else await seeRoots(dir, url)
+    exchange(dir)
   }
+  await loadFolder(dir)
+  const previous = previousOf(dir)
   writeSecrets(dir, {
     CA_KEY: readCaFile(dir, CA_FILES.issuingKey),
     CA_CERT: readCaFile(dir, CA_FILES.issuing),
     CA_PREVIOUS: leafIssuerOf(previous),
     CA_TRUST: readCaFile(previous, CA_FILES.root),
   })
-  if (readdirSync(next).length > 0) throw new CommandError(`${next} holds files that are not of a CA: move them away`)
-  rmdirSync(next)
-  report(dir, options)
+  if (state === 'prepared') removeNext(dir)
+  report(dir, options, state === 'activated')
 }
 
 async function retire({ dir, force, ...options }: RetireOptions): Promise<void> {
-  if (rotationState(dir) !== 'activated') throw new CommandError(`${dir}: ${rotationText(dir)}`)
-  const previous = join(dir, PREVIOUS)
+  const state = rotationState(dir)
+  const again = state === 'none' && wasRetired(dir)
+  if (state !== 'activated' && !again) throw outOfOrder(dir)
   const now = toEpochSeconds(systemClock())
-  if (!force) {
-    const issuer = await issuerOf(previous)
+  if (!force && !again) {
+    const issuer = await issuerOf(previousOf(dir))
     const { withDatabase } = await import('./database.ts')
     const { countUnderIssuer } = await import('../worker/store/enrollments.ts')
     const runners = await withDatabase(options, (db) => countUnderIssuer(db, issuer, now))
@@ -121,20 +137,28 @@ async function retire({ dir, force, ...options }: RetireOptions): Promise<void> 
     }
   }
   writeSecrets(dir, { CA_PREVIOUS: '', CA_TRUST: '' })
-  renameSync(previous, join(dir, `retired-${rfc3339(now).replaceAll(':', '')}`))
-  report(dir, options)
+  if (!again) putAway(dir, rfc3339(now))
+  report(dir, options, again)
 }
 
 /** What `secrets.json` gives the Worker is one change: key and certificate must never be seen apart. */
 function writeSecrets(dir: string, secrets: Readonly<Record<string, string>>): void {
-  writeFileSync(join(dir, SECRETS), `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 })
+  writeSecretFile(dir, SECRETS, `${JSON.stringify(secrets, null, 2)}\n`)
 }
 
-function report(dir: string, options: SharedOptions): void {
+const outOfOrder = (dir: string): CommandError => new CommandError(`${dir}: ${rotationText(dir)}`)
+
+function warn(text: string): void {
+  process.stderr.write(`muster: ${text}\n`)
+}
+
+/** `again`: the step was done before. */
+function report(dir: string, options: SharedOptions, again: boolean): void {
   const secrets = join(dir, SECRETS)
   const certificates = showCertificates(readCaFile(dir, CA_FILES.issuing))
-  print(options, { dir, rotation: rotationState(dir), secrets, certificates }, () =>
+  print(options, { dir, rotation: rotationState(dir), again, secrets, certificates }, () =>
     [
+      ...(again ? [`done already: nothing is made anew, and ${secrets} is written again`] : []),
       rotationText(dir),
       '',
       'now:',
@@ -162,15 +186,19 @@ async function issuerOf(dir: string): Promise<string> {
   return loaded.value.issuerKeyId
 }
 
-/** The root's key is kept elsewhere, as it should be. */
-function moveIfThere(from: string, to: string): void {
-  if (existsSync(from)) renameSync(from, to)
-}
-
-async function seeRoot(next: string, url: string): Promise<void> {
-  const [root] = showCertificates(readCaFile(next, CA_FILES.root))
+/** Both roots are in the bundle before the new one signs. */
+async function seeRoots(dir: string, url: string | undefined): Promise<void> {
+  if (url === undefined) {
+    throw new CommandError('--url is missing: the live Muster, whose bundle must have both roots (or --force)')
+  }
   const live = await liveCertificates(url)
-  if (!live.some(({ fingerprint }) => fingerprint === root?.fingerprint)) {
+  const lacks = (folder: string) => {
+    const [root] = showCertificates(readCaFile(folder, CA_FILES.root))
+    return !live.some(({ fingerprint }) => fingerprint === root?.fingerprint)
+  }
+  if (lacks(oldOf(dir)))
+    throw new CommandError(`the bundle at ${url} has not the root of ${dir}: is it another Muster?`)
+  if (lacks(nextOf(dir))) {
     throw new CommandError(`the bundle at ${url} has not the new root yet: give it CA_TRUST first, and wait a day`)
   }
 }

@@ -15,7 +15,8 @@ import {
 } from './ca-folder.ts'
 import { type IssueOptions, issue } from './ca-issue.ts'
 import { liveCertificates } from './ca-live.ts'
-import { rotateCommand, rotationState, rotationText } from './ca-rotate.ts'
+import { rotateCommand, rotationText } from './ca-rotate.ts'
+import { rotationState } from './ca-rotate-folder.ts'
 import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface DirOptions extends SharedOptions {

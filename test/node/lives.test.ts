@@ -160,7 +160,7 @@ test('the CA is replaced while runners go on', async () => {
   }
   expect((await rotate('activate')).code).toBe(1)
   expect(JSON.parse((await rotate('prepare')).stdout)).toMatchObject({ rotation: 'prepared' })
-  expect((await rotate('prepare')).code).toBe(1)
+  expect(JSON.parse((await rotate('prepare')).stdout)).toMatchObject({ rotation: 'prepared', again: true })
   applySecrets()
 
   const [first, straggler] = await withEdge({ persistTo, vars }, async (client, edge) => {
