@@ -45,6 +45,7 @@ type BootState = 'liveness' | 'config' | 'secrets' | 'enroll' | 'connect' | 'rea
 /** How long a token file that is missing or empty at boot is waited for. */
 const TOKEN_FILE_GRACE = 10_000
 const TOKEN_FILE_RETRY = milliseconds(250)
+const ISSUE_ANOTHER = 'a provisioned certificate that cannot be renewed must be issued anew'
 
 export class Agent {
   readonly #world: World
@@ -209,7 +210,11 @@ export class Agent {
       const keeper = new IdentityKeeper(parts, possession)
       this.#keeper = keeper
       if (config.provisioned !== null) this.#watch = new ProvisionedWatch(config, keeper, this.#world, log)
-      this.#keeperDone = keeper.run().then(this.#ended.resolve, this.#ended.reject)
+      const end = (told: Ending): void => {
+        const unrenewed = config.provisioned !== null && told.exitCode === EXIT.lost
+        this.#ended.resolve(unrenewed ? ending(told.exitCode, ...told.messages, ISSUE_ANOTHER) : told)
+      }
+      this.#keeperDone = keeper.run().then(end, this.#ended.reject)
       this.#watch?.run()
     })
   }

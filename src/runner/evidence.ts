@@ -15,11 +15,11 @@ export type EvidenceSource =
   | { readonly mode: null; readonly token: TokenSource; readonly path: string }
   | { readonly mode: 'aws-sts'; readonly region: string }
 
-/** What the environment says; `mistake` is one that only an enrollment minds. */
+/** What the environment says; `mistake` is one that only an enrollment minds, null where it is among the mistakes. */
 export type EvidenceConfig =
   | { readonly mode: ConfigurableMode; readonly source: EvidenceSource }
   | { readonly mode: null; readonly source: Extract<EvidenceSource, { mode: null }> }
-  | { readonly mode: ConfigurableMode; readonly source: null; readonly mistake: string }
+  | { readonly mode: ConfigurableMode; readonly source: null; readonly mistake: string | null }
 
 const TOKEN_FILES: Readonly<Record<KubernetesMode, string>> = {
   'gke-oidc': '/var/run/secrets/tokens/gke-oidc/token',
@@ -43,24 +43,28 @@ export function readEvidenceConfig(settings: Settings, tokenFileFlag: string | n
   if (token !== null && file !== null) settings.mistakes.push(`${given.join(' and ')} are both set: give one of them`)
   if (named === null && file !== null) return { mode: null, source: { mode: null, token: fileToken(file), path: file } }
   const mode = named ?? (token !== null ? 'runner-token' : 'bootstrap-token')
+  /** What is set and wrong, or set in place of the mode, was told as such. */
+  const missing = (mode: ConfigurableMode, what: string, names: readonly string[]) => {
+    const told = [...(named === null ? ['RUNNER_ATTESTATION_MODE', ...TOKEN, ...TOKEN_FILE] : []), ...names]
+    const mistake = told.some((name) => settings.has(name)) ? null : `RUNNER_ATTESTATION_MODE=${mode} requires ${what}`
+    return { mode, source: null, mistake }
+  }
   switch (mode) {
     case 'bootstrap-token': {
       const token = settings.token('RUNNER_BOOTSTRAP_TOKEN')
       return token === null
-        ? { mode, source: null, mistake: `RUNNER_ATTESTATION_MODE=${mode} requires RUNNER_BOOTSTRAP_TOKEN` }
+        ? missing(mode, 'RUNNER_BOOTSTRAP_TOKEN', ['RUNNER_BOOTSTRAP_TOKEN'])
         : { mode, source: { mode, token: staticToken(token), path: null } }
     }
     case 'runner-token':
       if (file !== null) return { mode, source: { mode, token: fileToken(file), path: file } }
       return token === null
-        ? { mode, source: null, mistake: `RUNNER_ATTESTATION_MODE=${mode} requires RUNNER_TOKEN or RUNNER_TOKEN_FILE` }
+        ? missing(mode, 'RUNNER_TOKEN or RUNNER_TOKEN_FILE', [...TOKEN, ...TOKEN_FILE])
         : { mode, source: { mode, token: staticToken(token), path: null } }
     case 'aws-sts': {
       const rule = 'must be the name of a region, such as us-east-1'
       const region = settings.word('AWS_REGION', 40, (text) => everyCharacter(text, isRegionCharacter), rule)
-      return region === null
-        ? { mode, source: null, mistake: `RUNNER_ATTESTATION_MODE=${mode} requires AWS_REGION` }
-        : { mode, source: { mode, region } }
+      return region === null ? missing(mode, 'AWS_REGION', ['AWS_REGION']) : { mode, source: { mode, region } }
     }
     case 'gke-oidc':
     case 'eks-oidc': {

@@ -111,7 +111,8 @@ export class IdentityKeeper {
 
   async #attempt(work: Work): Promise<Ending | null> {
     const { evidence, policy, random, time } = this.#parts
-    if (work === 'enroll' && evidence.source === null) return ending(EXIT.config, evidence.mistake)
+    if (work === 'enroll' && evidence.source === null)
+      return ending(EXIT.config, ...(evidence.mistake === null ? [] : [evidence.mistake]))
     const key = await this.#keyFor(work)
     const attempted = await this.#send(work, key)
     if (attempted === null) return null
@@ -232,7 +233,8 @@ export class IdentityKeeper {
     } else if (next?.held === null && work === 'renew') {
       log('warn', 'the persisted identity was refused — set aside, enrolling', fieldsOf(reply.refused))
     } else {
-      log('error', `${name} refused`, { ...fieldsOf(reply.refused), ...described, retryInSeconds })
+      const level = reply.verdict === 'reattest' ? 'warn' : 'error'
+      log(level, `${name} refused`, { ...fieldsOf(reply.refused), ...described, retryInSeconds })
     }
   }
 

@@ -22,6 +22,8 @@ export class ProvisionedWatch {
   readonly #stop = new AbortController()
   #current: { readonly identity: Identity; readonly held: Held } | null = null
   #told: Moment | null = null
+  /** Why what stands in the files now is not used; said once. */
+  #untaken: string | null = null
 
   constructor(config: Config, keeper: Pick<IdentityKeeper, 'replace'>, { time }: { readonly time: Time }, log: Log) {
     this.#config = config
@@ -47,7 +49,12 @@ export class ProvisionedWatch {
     const { provisioned, network } = this.#config
     if (provisioned === null) return
     const read = readProvisionedIdentity(provisioned, network.extraRoots())
-    if (!('identity' in read) || objectionTo(this.#config, read.identity) !== null) return
+    const why = 'identity' in read ? objectionTo(this.#config, read.identity) : read.faults.join('; ')
+    if (why !== this.#untaken && why !== null) {
+      this.#log('warn', 'the replaced provisioned certificate is not taken up', { why })
+    }
+    this.#untaken = why
+    if (!('identity' in read) || why !== null) return
     const { identity } = read
     const replaced = this.#current !== null && this.#current.identity.certificate !== identity.certificate
     if (this.#current !== null && !replaced) return

@@ -422,6 +422,16 @@ describe('accidents of env files', () => {
     }
   })
 
+  test.each<[string, NodeJS.ProcessEnv]>([
+    ['a mode that is none', { RUNNER_ATTESTATION_MODE: 'azure' }],
+    ['a bootstrap token in quotes', { RUNNER_BOOTSTRAP_TOKEN: '"t"' }],
+    ['a cut token', { RUNNER_TOKEN: 'a b' }],
+    ['a quoted token file', { RUNNER_ATTESTATION_MODE: 'runner-token', RUNNER_TOKEN_FILE: "'/a'" }],
+    ['a region that is none', { RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'US EAST' }],
+  ])('%s is one mistake, not called missing too', async (_name, env) => {
+    expect(await mistakesOf(env)).toHaveLength(1)
+  })
+
   test('an empty argument is named', async () => {
     expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't' }, { tokenFile: '', runnerId: ' ' })).toEqual([
       '--token-file is empty',

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { forgeCa, forgeLeaf, type Issuer, pem } from '../fakes/ca-forge.ts'
-import { FakeControlPlane } from '../fakes/control-plane.ts'
+import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
 import { Harness, HOUR, MINUTE, newKeyPem, SECOND, scratchDir } from './runner-harness.ts'
 
 let plane: FakeControlPlane
@@ -335,8 +335,14 @@ describe('a provisioned certificate', () => {
     const before = harness.agent.identity
     const next = await provision(60)
     writeFileSync(join(folder, 'cert.pem'), next.certificate)
-    await harness.pass(31 * SECOND)
+    await harness.pass(5 * MINUTE)
     expect(harness.agent.identity).toBe(before)
+    expect(harness.lines.filter(({ level }) => level === 'warn')).toMatchObject([
+      {
+        message: 'the replaced provisioned certificate is not taken up',
+        why: 'RUNNER_CERT_PEM: the key is not the key of the certificate',
+      },
+    ])
     writeFileSync(join(folder, 'key.pem'), next.key)
     await harness.pass(31 * SECOND)
     expect(harness.agent.identity?.certificate).toBe(next.certificate)
@@ -371,5 +377,14 @@ describe('a provisioned certificate', () => {
     await harness.pass(31 * SECOND)
     expect(modes()).toEqual(['mtls-renewal'])
     expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+  })
+
+  test('whose renewal is refused for good says that another must be issued', async () => {
+    const harness = await boot({ RUNNER_TUNNEL_URL: 'wss://muster.test' }, write(await provision(30)))
+    plane.respond = () => problem(401, 'attestation_invalid')
+    harness.suspend(20 * DAY)
+    await harness.pass(MINUTE)
+    expect(harness.ending?.exitCode).toBe(75)
+    expect(harness.ending?.messages.at(-1)).toBe('a provisioned certificate that cannot be renewed must be issued anew')
   })
 })

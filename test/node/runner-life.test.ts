@@ -243,6 +243,8 @@ describe('renewal', () => {
     await harness.pass(10 * MINUTE)
     expect(modes()).toEqual(['runner-token', 'mtls-renewal', 'runner-token'])
     expect(new Set(keysSent()).size).toBe(3)
+    expect(harness.lines.find(({ code }) => code === 'reattestation_required')?.level).toBe('warn')
+    expect(harness.messages('error')).toEqual([])
     expect(harness.agent.unready).toBeNull()
     expect(harness.messages()).not.toContain('not ready: no open tunnel')
   })
