@@ -4,7 +4,9 @@ import type { WebSocket } from 'ws'
 import { PING, PONG, parseControlFrame, TUNNEL_CLOSE } from '../protocol/tunnel.ts'
 import type { Identity } from './identity.ts'
 
-const PING_EVERY = 30_000
+const PING_EVERY = 20_000
+/** Together half a minute: for so long may a dead tunnel look open. */
+const PONG_WITHIN = 10_000
 /** A clean close waits for the other side this long. */
 const CLOSE_GRACE = 1000
 const GOING_AWAY = 1001
@@ -27,7 +29,7 @@ export class SocketLink implements Link {
   readonly closed: Promise<number>
   onDrain: () => void = () => {}
   readonly #socket: WebSocket
-  #heard = true
+  #silence: NodeJS.Timeout | undefined
 
   constructor(socket: WebSocket, identity: Identity) {
     this.#socket = socket
@@ -39,6 +41,7 @@ export class SocketLink implements Link {
     this.closed = new Promise((resolve) => {
       const end = (code: number): void => {
         clearInterval(pinging)
+        clearTimeout(this.#silence)
         resolve(code)
       }
       socket.on('close', end)
@@ -55,16 +58,12 @@ export class SocketLink implements Link {
 
   /** The edge answers each ping by itself: silence means that the connection is gone. */
   #ping(): void {
-    if (!this.#heard) {
-      this.#socket.terminate()
-      return
-    }
-    this.#heard = false
+    this.#silence = setTimeout(() => this.#socket.terminate(), PONG_WITHIN)
     this.#socket.send(PING)
   }
 
   #receive(text: string | null): void {
-    this.#heard = true
+    clearTimeout(this.#silence)
     if (text === PONG) return
     const frame = text === null ? null : parseControlFrame(text)
     if (frame?.type === 'drain') this.onDrain()

@@ -1,10 +1,11 @@
 // The runner's own connections: what a real network does to them, TLS it trusts or not, proxies, and the tunnel's dial.
 
+import { EventEmitter } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { epochSeconds } from '../../src/protocol/time.ts'
 import { readConfig } from '../../src/runner/config.ts'
 import type { Network } from '../../src/runner/connection.ts'
@@ -12,6 +13,7 @@ import { type Dialed, dialer } from '../../src/runner/dial.ts'
 import { poster } from '../../src/runner/http.ts'
 import { type Identity, readIdentity } from '../../src/runner/identity.ts'
 import { newRequestKey } from '../../src/runner/keys.ts'
+import { SocketLink } from '../../src/runner/link.ts'
 import { NO_PROXY_AT_ALL, proxyFor, readProxySettings } from '../../src/runner/proxy.ts'
 import { Settings } from '../../src/runner/settings.ts'
 import { createCa, createServerCertificate } from '../../src/worker/ca/create.ts'
@@ -310,6 +312,50 @@ describe('TLS', () => {
       plane.sockets.at(-1)?.close(4003)
       expect(await other.link.closed).toBe(4003)
     })
+  })
+})
+
+describe('an open tunnel', () => {
+  const link = () => {
+    const sent: string[] = []
+    const socket = Object.assign(new EventEmitter(), {
+      readyState: 1,
+      CLOSED: 3,
+      send: (text: string) => sent.push(text),
+      terminate: () => socket.emit('close', 1006),
+      close: () => {},
+    })
+    let code: number | null = null
+    void new SocketLink(socket as never, {} as Identity).closed.then((one) => {
+      code = one
+    })
+    return { sent, socket, code: () => code }
+  }
+  beforeEach(() => {
+    vi.useFakeTimers()
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  test('that nobody answers any more is given up within thirty seconds', async () => {
+    const { sent, code } = link()
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(sent).toEqual(['ping'])
+    expect(code()).toBe(1006)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(sent).toEqual(['ping'])
+  })
+
+  test('whose pings are answered stays', async () => {
+    const { sent, socket, code } = link()
+    for (let second = 0; second < 600; second++) {
+      const before = sent.length
+      await vi.advanceTimersByTimeAsync(1000)
+      if (sent.length > before) socket.emit('message', 'pong', false)
+    }
+    expect(code()).toBeNull()
+    expect(sent.length).toBeGreaterThan(10)
   })
 })
 
