@@ -101,12 +101,12 @@ export function exchange(dir: string): void {
   })
 }
 
-/** Ends the activation. */
+/** Ends the activation; no key stays behind where an earlier end was cut off. */
 export function removeNext(dir: string): void {
   const next = nextOf(dir)
   changing(dir, () => {
     remove(unfinished(next))
-    renameSync(next, unfinished(next))
+    if (existsSync(next)) renameSync(next, unfinished(next))
     remove(unfinished(next))
   })
 }

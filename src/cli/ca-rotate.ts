@@ -116,7 +116,7 @@ async function activate({ dir, url, force, ...options }: ActivateOptions): Promi
     CA_PREVIOUS: leafIssuerOf(previous),
     CA_TRUST: readCaFile(previous, CA_FILES.root),
   })
-  if (state === 'prepared') removeNext(dir)
+  removeNext(dir)
   report(dir, options, state === 'activated')
 }
 

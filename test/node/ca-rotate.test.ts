@@ -16,7 +16,9 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { exchange, removeNext, rotationState } from '../../src/cli/ca-rotate-folder.ts'
+import { exchange, faultOfNext, placeNext, removeNext, rotationState } from '../../src/cli/ca-rotate-folder.ts'
+import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
+import { createCa } from '../../src/worker/ca/create.ts'
 import { runMuster } from './edge.ts'
 
 const work = mkdtempSync(join(tmpdir(), 'muster-ca-rotate-'))
@@ -130,7 +132,7 @@ test.each([true, false])(
   'an activation cut off anywhere, done again, ends in the same folder (old root key there: %s)',
   (oldRootKey) => {
     const activate = () => {
-      exchange(ca)
+      if (rotationState(ca) === 'prepared') exchange(ca)
       removeNext(ca)
     }
     let cuts = 0
@@ -139,14 +141,31 @@ test.each([true, false])(
       if (!oldRootKey) rmSync(join(ca, 'root.key.pem'))
       cut = cutAt(cuts + 1, activate)
       if (cut) cuts += 1
-      if (rotationState(ca) === 'prepared') activate()
-      // The very last change only tidies up.
-      rmSync(join(ca, 'next.tmp'), { recursive: true, force: true })
+      activate()
       expectActivated({ oldRootKey })
     }
     expect(cuts).toBeGreaterThan(15)
   },
 )
+
+test('a prepare cut off anywhere, done again, ends in one whole new CA', async () => {
+  const whole = await createCa({ development: false, now: toEpochSeconds(systemClock()) })
+  for (const incomplete of [true, false]) {
+    let cuts = 0
+    for (let cut = true; cut; ) {
+      begin(incomplete ? prepared : made)
+      if (incomplete) rmSync(join(ca, 'next', 'issuing.pem'))
+      cut = cutAt(cuts + 1, () => placeNext(ca, whole))
+      if (cut) cuts += 1
+      if (rotationState(ca) === 'none' || (await faultOfNext(ca)) !== null) placeNext(ca, whole)
+      expect(await faultOfNext(ca)).toBe(null)
+      expect(readdirSync(ca).filter((name) => !['secrets.json', ...KEYS_AND_CERTIFICATES].includes(name))).toEqual([
+        'next',
+      ])
+    }
+    expect(cuts).toBeGreaterThan(5)
+  }
+})
 
 test("a root's key that is of neither CA is named before anything moves", async () => {
   expect((await runMuster(['ca', 'init', '--dir', join(work, 'foreign')])).code).toBe(0)
