@@ -2,8 +2,8 @@
 // Says how long each step took, whether a tunnel was lost, and what memory workerd had.
 
 import { readdirSync, readFileSync } from 'node:fs'
-import { type RunningEdge, startEdge } from '../test/node/edge.ts'
-import { type FleetClient, fleetClient, type Identity, type Tunnel } from '../test/node/fleet-client.ts'
+import { type RunningEdge, startEdge } from '../test/end-to-end/edge.ts'
+import { type FleetClient, fleetClient, type Identity, type Tunnel } from '../test/end-to-end/fleet-client.ts'
 
 const AT_ONCE = 16
 

@@ -20,11 +20,20 @@ export default defineConfig({
             miniflare: { bindings: { MIGRATIONS: await readD1Migrations(path('../migrations')) } },
           })),
         ],
-        test: { name: 'worker', include: ['test/worker/**/*.test.ts'], setupFiles: [path('worker/setup.ts')] },
+        test: {
+          name: 'worker',
+          include: ['test/{protocol,trust,worker}/**/*.test.ts', 'test/fakes/issuer.test.ts'],
+          setupFiles: [path('worker/setup.ts')],
+        },
       },
       {
         root: path('..'),
-        test: { name: 'node', include: ['test/node/**/*.test.ts'], testTimeout: 30_000, hookTimeout: 60_000 },
+        test: {
+          name: 'node',
+          include: ['test/{cli,runner,end-to-end}/**/*.test.ts', 'test/fakes/sts.test.ts', 'test/house.test.ts'],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+        },
       },
     ],
   },

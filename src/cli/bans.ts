@@ -89,7 +89,7 @@ async function ban(options: BanOptions): Promise<void> {
     throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
   }
   const now = toEpochSeconds(systemClock())
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
   const runners = await withDatabase(options, async (db) => {
     const live = await countNamed(db, whom, now)
@@ -121,7 +121,7 @@ const countText = (runners: number): string => (runners === 1 ? '1 live runner' 
 
 async function unban(options: NamingOptions): Promise<void> {
   const whom = named(options)
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { deleteBan } = await import('../worker/store/bans.ts')
   if (!(await withDatabase(options, (db) => deleteBan(db, whom)))) {
     throw new CommandError(`there is no ban of ${whom.kind} ${JSON.stringify(whom.value)}: see muster bans`)
@@ -130,7 +130,7 @@ async function unban(options: NamingOptions): Promise<void> {
 }
 
 async function bans(options: SharedOptions): Promise<void> {
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { listBans } = await import('../worker/store/bans.ts')
   const rows = await withDatabase(options, listBans)
   print(options, rows.map(shown), () =>

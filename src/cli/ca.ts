@@ -12,11 +12,11 @@ import {
   showCertificates,
   writeCaFolder,
   writeNew,
-} from './ca-folder.ts'
-import { type IssueOptions, issue } from './ca-issue.ts'
-import { liveCertificates } from './ca-live.ts'
-import { rotateCommand, rotationText } from './ca-rotate.ts'
-import { rotationState } from './ca-rotate-folder.ts'
+} from './ca/folder.ts'
+import { type IssueOptions, issue } from './ca/issue.ts'
+import { liveCertificates } from './ca/live.ts'
+import { rotateCommand, rotationText } from './ca/rotate.ts'
+import { rotationState } from './ca/rotate-folder.ts'
 import { CommandError, command, group, print, type SharedOptions } from './command.ts'
 
 interface DirOptions extends SharedOptions {
@@ -61,7 +61,7 @@ export function caCommand() {
 
 async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
   if (devVars) refuseTaken('.', [DEV_VARS])
-  const { createCa } = await import('../worker/ca/create.ts')
+  const { createCa } = await import('./ca/create.ts')
   const ca = await createCa({ development: false, now: toEpochSeconds(systemClock()) })
   writeCaFolder(dir, ca)
   if (devVars) {

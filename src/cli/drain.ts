@@ -14,7 +14,7 @@ export const drainCommand = () =>
 
 async function drain(options: NamingOptions): Promise<void> {
   const whom = named(options)
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { requestDrain } = await import('../worker/store/bans.ts')
   const now = toEpochSeconds(systemClock())
   const enrollments = await withDatabase(options, (db) => requestDrain(db, whom, now))

@@ -1,6 +1,6 @@
 // `muster events` and `muster explain`: what was decided, why, and what to do about it.
 
-import { adviceOf } from '../protocol/notes.ts'
+import { adviceOf } from '../protocol/notices.ts'
 import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
@@ -29,7 +29,7 @@ async function events(options: EventsOptions): Promise<void> {
   if (limit < 1 || limit > MOST_EVENTS) {
     throw new CommandError(`--limit ${JSON.stringify(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
   }
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { listEvents } = await import('../worker/store/events.ts')
   const rows = await withDatabase(options, (db) => listEvents(db, limit))
   print(options, rows.map(shown), () => (rows.length === 0 ? 'nothing was decided yet' : rows.map(line).join('\n')))
@@ -40,7 +40,7 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
     throw new CommandError(
       `${JSON.stringify(id)} is not a request id: it looks like 0192f3c4-…, from requestId or x-request-id`,
     )
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { findEvent } = await import('../worker/store/events.ts')
   const row = await withDatabase(options, (db) => findEvent(db, id))
   if (row === null) {

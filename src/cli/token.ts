@@ -72,7 +72,7 @@ async function mint(options: MintOptions): Promise<void> {
   const expiresAt = ttl === null ? null : addSeconds(now, ttl)
   const secret = mintToken(kind)
   const id = uuidv7(systemClock())
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { insertToken } = await import('../worker/store/tokens.ts')
   const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
   await withDatabase(options, (db) => insertToken(db, row))
@@ -99,7 +99,7 @@ function readTtl(text: string): Seconds {
 }
 
 async function list(options: SharedOptions): Promise<void> {
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { listTokens } = await import('../worker/store/tokens.ts')
   const now = toEpochSeconds(systemClock())
   const rows = await withDatabase(options, (db) => listTokens(db, LISTED))
@@ -144,7 +144,7 @@ function stateOf(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' 
 }
 
 async function revoke(id: string, options: SharedOptions): Promise<void> {
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { revokeToken } = await import('../worker/store/tokens.ts')
   const row = await withDatabase(options, (db) => revokeToken(db, id, toEpochSeconds(systemClock())))
   if (row === null || row.revokedAt === null)

@@ -88,7 +88,7 @@ async function check(options: SharedOptions): Promise<void> {
  */
 async function reservedRunnerId(options: SharedOptions): Promise<string | null> {
   if (!options.remote && !existsSync(join(options.persistTo, 'v3/d1'))) return null
-  const { withDatabase } = await import('./database.ts')
+  const { withDatabase } = await import('./store/database.ts')
   const { liveRunnerIdWithSlash } = await import('../worker/store/tokens.ts')
   return withDatabase(options, (db) => liveRunnerIdWithSlash(db, toEpochSeconds(systemClock())))
 }

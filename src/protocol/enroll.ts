@@ -2,7 +2,8 @@
 
 import { isLabel, quote } from './labels.ts'
 import { INSTANCE_ID_CHARACTERS } from './limits.ts'
-import { ok, type Result, refuse } from './refusals.ts'
+import { type Outcome, refuse } from './refusals.ts'
+import { ok } from './result.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
 export const PROTOCOL_VERSION = 1
@@ -41,7 +42,7 @@ export interface EnrollAnswer {
 const FIELDS = ['version', 'attestation', 'csr', 'challengeNonce', 'instanceId']
 
 /** Shape only: types and field names, every unknown field refused by name. */
-export function parseEnrollRequest(body: Json): Result<EnrollRequest> {
+export function parseEnrollRequest(body: Json): Outcome<EnrollRequest> {
   if (!isObject(body)) return malformed('the body must be a JSON object')
   const unknown = Object.keys(body).find((name) => !FIELDS.includes(name))
   if (unknown !== undefined) return malformed(`unknown field ${quote(unknown, 40)}`)
@@ -68,7 +69,7 @@ export type Evidence<F extends EvidenceFields> = {
 }
 
 /** Holds evidence against the fields that its mode takes: all of them, none else. */
-export function parseEvidence<F extends EvidenceFields>(fields: F, given: JsonObject): Result<Evidence<F>> {
+export function parseEvidence<F extends EvidenceFields>(fields: F, given: JsonObject): Outcome<Evidence<F>> {
   const unknown = Object.keys(given).find((name) => !Object.hasOwn(fields, name))
   if (unknown !== undefined) return malformed(`unknown field attestation.${quote(unknown, 40)}`)
   for (const [name, type] of Object.entries(fields)) {

@@ -1,6 +1,7 @@
 // Every way of saying no: the closed set of codes, and the one switch that turns a refusal into a problem document.
 
 import { REASONS, type Reason } from './reasons.ts'
+import { err, type Result } from './result.ts'
 import { type EpochSeconds, rfc3339, type Seconds, seconds } from './time.ts'
 
 export type RefusalCode =
@@ -35,13 +36,13 @@ export interface Refusal {
   readonly claimed?: Labels
 }
 
-export type Result<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly refusal: Refusal }
+/** What a step of the control plane came to. */
+export type Outcome<T> = Result<T, Refusal>
 
-export const ok = <T>(value: T): Result<T> => ({ ok: true, value })
-export const refuse = (reason: Reason, extra: Omit<Refusal, 'reason'> = {}): { ok: false; refusal: Refusal } => ({
-  ok: false,
-  refusal: { reason, ...extra },
-})
+export const refuse = (
+  reason: Reason,
+  extra: Omit<Refusal, 'reason'> = {},
+): { readonly ok: false; readonly error: Refusal } => err({ reason, ...extra })
 
 /** RFC 9457 problem document. */
 export interface Problem {

@@ -1,6 +1,6 @@
 // `muster runner`: the runner as a process. Signals, exit code, help.
 
-import { readArguments } from './arguments.ts'
+import { readArguments } from './environment/arguments.ts'
 import { Runner, type RunnerOptions } from './index.ts'
 
 /** Runs the runner to its end, with the arguments after `muster runner`. */

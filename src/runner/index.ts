@@ -4,10 +4,10 @@ import { EventEmitter } from 'node:events'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { rfc3339 } from '../protocol/time.ts'
 import { Agent } from './agent.ts'
-import { type Ending, EXIT, type ExitCode } from './endings.ts'
-import type { Identity } from './identity.ts'
-import { keyPem } from './keys.ts'
-import { systemTime } from './moment.ts'
+import { type Ending, EXIT, type ExitCode } from './exit.ts'
+import type { Identity } from './identity/identity.ts'
+import { keyPem } from './identity/keys.ts'
+import { systemTime } from './renewal/clock.ts'
 
 export interface RunnerOptions {
   /** The variables of `muster runner`; default: those of this process. */

@@ -1,7 +1,8 @@
 // Who a proven identity is to this trust file: the one place that names a tenant. Pure.
 
 import type { ProvenMode } from '../protocol/modes.ts'
-import { ok, type Result, refuse } from '../protocol/refusals.ts'
+import { type Outcome, refuse } from '../protocol/refusals.ts'
+import { ok } from '../protocol/result.ts'
 import type { AwsClaims, Claims, KubernetesClaims } from './claims.ts'
 import type { CompiledTrust } from './compiled.ts'
 
@@ -17,7 +18,7 @@ export interface Decision {
   readonly identity: string
 }
 
-export function decide(trust: CompiledTrust, claims: Claims): Result<Decision> {
+export function decide(trust: CompiledTrust, claims: Claims): Outcome<Decision> {
   switch (claims.mode) {
     case 'bootstrap-token':
       return standing(trust, {
@@ -46,12 +47,12 @@ export function decide(trust: CompiledTrust, claims: Claims): Result<Decision> {
   }
 }
 
-function standing(trust: CompiledTrust, decision: Decision): Result<Decision> {
+function standing(trust: CompiledTrust, decision: Decision): Outcome<Decision> {
   return trust.tenants.includes(decision.tenant) ? ok(decision) : refuse('tenant_none')
 }
 
 /** A role or user of its own wins over its whole account. */
-function decideAws(trust: CompiledTrust, claims: AwsClaims): Result<Decision> {
+function decideAws(trust: CompiledTrust, claims: AwsClaims): Outcome<Decision> {
   const ofAccount = trust.awsMappings.filter((mapping) => mapping.account === claims.account)
   const mapping =
     ofAccount.find(
@@ -67,7 +68,7 @@ function decideAws(trust: CompiledTrust, claims: AwsClaims): Result<Decision> {
   })
 }
 
-function decideKubernetes(trust: CompiledTrust, claims: KubernetesClaims): Result<Decision> {
+function decideKubernetes(trust: CompiledTrust, claims: KubernetesClaims): Outcome<Decision> {
   const cluster = trust.clusters.find(({ name }) => name === claims.cluster)
   if (cluster === undefined) return refuse('issuer_unknown')
   const mapping = trust.kubernetesMappings.find(

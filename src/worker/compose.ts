@@ -1,6 +1,7 @@
 // The composition: bindings, trust file and rooms put together. Used by both entry files; decides nothing.
 
-import { ok, type Result, refuse } from '../protocol/refusals.ts'
+import { type Outcome, refuse } from '../protocol/refusals.ts'
+import { ok } from '../protocol/result.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
@@ -9,14 +10,14 @@ import { deriveHmacKey } from './ca/derived-key.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
 import { runCron } from './enrollment/cron.ts'
-import type { Door, Rate } from './enrollment/door.ts'
+import type { Door, Rate } from './enrollment/dependencies.ts'
 import { keepReservedIdGuard } from './enrollment/reserved-ids.ts'
 import { type Env, missingBindings } from './env.ts'
-import type { RunnerSources } from './fleet/presence.ts'
-import { runnerWith } from './fleet/runner.ts'
+import { runnerWith } from './fleet/enrollment-object.ts'
+import type { RunnerSources } from './fleet/fleet-row.ts'
 import { makeApp } from './http/app.ts'
 import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
-import { makeKeySets } from './keysets/key-sets.ts'
+import { makeKeySets } from './keysets/lookup.ts'
 import { SEALING_PURPOSE } from './keysets/snapshot.ts'
 import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
@@ -157,8 +158,8 @@ function runnerSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): RunnerSo
 }
 
 /** Loads the CA once an isolate. The value is kept, never the promise: another request must not wait on it. */
-function authorityOf(env: Env, development: Development): () => Promise<Result<Authority>> {
-  let loaded: Result<Authority> | null = null
+function authorityOf(env: Env, development: Development): () => Promise<Outcome<Authority>> {
+  let loaded: Outcome<Authority> | null = null
   return async () => {
     const missing = missingBindings(env)
     if (missing.length > 0) return refuse('ca_not_configured', { detail: missing.join('; ') })

@@ -1,6 +1,6 @@
 // The bindings and secrets of the Worker as wrangler.toml and `wrangler secret put` give them.
 
-import type { Runner } from './fleet/runner.ts'
+import type { Runner } from './fleet/enrollment-object.ts'
 import type { KeyDirectory } from './keysets/key-directory.ts'
 
 export interface Env {

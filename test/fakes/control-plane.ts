@@ -5,13 +5,13 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { type WebSocket, WebSocketServer } from 'ws'
+import { createCa } from '../../src/cli/ca/create.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import type { RefusalCode } from '../../src/protocol/refusals.ts'
 import { epochMilliseconds, epochSeconds, rfc3339, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { type Authority, loadAuthority } from '../../src/worker/ca/authority.ts'
 import { chainPem, trustBundlePem } from '../../src/worker/ca/bundle.ts'
-import { createCa } from '../../src/worker/ca/create.ts'
 import { readCsr } from '../../src/worker/ca/csr.ts'
 import { issueCertificate } from '../../src/worker/ca/issue.ts'
 import { newSerial } from '../../src/worker/ca/profile.ts'
@@ -117,7 +117,7 @@ export class FakeControlPlane {
   /** The right answer to a request. */
   async issue({ body }: Pick<SeenRequest, 'body'>): Promise<EnrollAnswer> {
     const csr = await readCsr(body.csr)
-    if (!csr.ok) throw new Error(`the CSR was refused: ${csr.refusal.detail}`)
+    if (!csr.ok) throw new Error(`the CSR was refused: ${csr.error.detail}`)
     if (csr.value.challenge !== body.challengeNonce) throw new Error('the CSR holds another nonce')
     const { clock, lifetime, tenant, trustDomain, runnerId, organizationalUnit } = this.issuing
     const now = toEpochSeconds(epochMilliseconds(clock()))

@@ -1,6 +1,6 @@
 // Every test file in workerd starts on a migrated database.
 import { applyD1Migrations, type D1Migration, env } from 'cloudflare:test'
-import type { Runner } from '../../src/worker/fleet/runner.ts'
+import type { Runner } from '../../src/worker/fleet/enrollment-object.ts'
 import type { KeyDirectory } from '../../src/worker/keysets/key-directory.ts'
 
 declare global {

@@ -21,7 +21,7 @@ export interface ServerCertificate extends Kept {
 /** The Worker's secrets. */
 export async function developmentCa(state: StateFolder): Promise<{ CA_KEY: string; CA_CERT: string }> {
   const { key, chain } = await keep(state, 'ca', async () => {
-    const { createCa } = await import('../../worker/ca/create.ts')
+    const { createCa } = await import('../ca/create.ts')
     const { issuingKey, issuing } = await createCa({ development: true, now: now() })
     return { key: issuingKey, chain: issuing }
   })
@@ -31,7 +31,7 @@ export async function developmentCa(state: StateFolder): Promise<{ CA_KEY: strin
 export async function serverCertificate(state: StateFolder): Promise<ServerCertificate> {
   const caFile = join(state.own, 'tls-root.pem')
   const kept = await keep(state, 'tls', async () => {
-    const { createCa, createServerCertificate } = await import('../../worker/ca/create.ts')
+    const { createCa, createServerCertificate } = await import('../ca/create.ts')
     const { root, issuingKey, issuing } = await createCa({ development: true, now: now() })
     const server = await createServerCertificate({ key: issuingKey, certificate: issuing }, now())
     // A root whose leaf was not written yet is replaced with it at the next start.

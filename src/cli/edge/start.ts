@@ -13,8 +13,8 @@ import { applyMigrations } from './migrations.ts'
 import { startOutbound } from './outbound.ts'
 import { PROJECT, readProject } from './project.ts'
 import { lockState, type StateFolder, stateFolder } from './state.ts'
+import { isAnswering, openWire, readWire } from './state-server.ts'
 import { listen, plainServer, runScheduled, tlsServer } from './terminator.ts'
-import { isAnswering, openWire, readWire } from './wire.ts'
 
 export interface EdgeOptions {
   readonly port: number

@@ -1,7 +1,7 @@
 // The interface of a way in: evidence → what it proves, never an identity. One mode a file, listed in registry.ts.
 
 import type { Evidence, EvidenceFields } from '../../protocol/enroll.ts'
-import type { Result } from '../../protocol/refusals.ts'
+import type { Outcome } from '../../protocol/refusals.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Claims } from '../../trust/claims.ts'
 
@@ -17,5 +17,5 @@ export interface Attestor<F extends EvidenceFields = EvidenceFields, P = Claims>
   /** The fields of the mode's evidence: all demanded, no other taken. */
   readonly fields: F
   /** Judges the content. A refusal is a value; what is thrown is a bug or an outage. */
-  appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Result<P>>
+  appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Outcome<P>>
 }

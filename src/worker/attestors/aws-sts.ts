@@ -3,7 +3,7 @@
 
 import { utf8 } from '../../protocol/base64url.ts'
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
-import { type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { toMilliseconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 import { claimsOf } from './aws/arn.ts'
@@ -42,7 +42,7 @@ async function askSts(
   fetch: AwsSources['fetch'],
   host: string,
   { authorization, signed }: SignedRequest,
-): Promise<Result<CallerIdentity>> {
+): Promise<Outcome<CallerIdentity>> {
   // The runtime writes Host from the address and Content-Length from the body; both were held against these.
   const forwarded = [...signed].filter(([name]) => name !== 'host' && name !== 'content-length')
   const headers = new Headers([

@@ -1,6 +1,7 @@
 // `bootstrap-token`: the caller holds a single-use token that was minted for a tenant.
 
-import { ok, refuse } from '../../protocol/refusals.ts'
+import { refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import { hashToken, kindOfToken, type TokenKind } from '../../protocol/tokens.ts'
 import type { Attestor } from './attestor.ts'

@@ -2,7 +2,8 @@
 
 import { decodeBase64url } from '../../protocol/base64url.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { isObject, type Json, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 
 /** A JWS that asks for nothing that is never honoured. */
@@ -20,7 +21,7 @@ export const looksLikeJws = (token: string): boolean => {
 }
 
 /** The length comes first: splitting a token of a million dots is work (CVE-2025-27144). */
-export function parseJws(token: string): Result<Jws> {
+export function parseJws(token: string): Outcome<Jws> {
   if (token.length > JWS_BYTES || !looksLikeJws(token)) return refuse('jws_malformed')
   const [header, claims, signature] = token.split('.').map(decodeBase64url)
   if (!header || !claims || !signature) return refuse('jws_malformed')

@@ -3,11 +3,12 @@
 
 import { compactVerify, errors } from 'jose'
 import { isLabel } from '../../protocol/labels.ts'
-import { type Labels, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Labels, type Outcome, refuse } from '../../protocol/refusals.ts'
+import { err } from '../../protocol/result.ts'
 import { type EpochSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import type { KubernetesClaims } from '../../trust/claims.ts'
 import type { Cluster } from '../../trust/compiled.ts'
-import type { FindKey, FoundKey } from '../keysets/key-sets.ts'
+import type { FindKey, FoundKey } from '../keysets/lookup.ts'
 import type { Attestor } from './attestor.ts'
 import { type Jws, parseJws } from './jws.ts'
 import { readWorkload } from './workload-claims.ts'
@@ -33,7 +34,7 @@ export async function verifyWorkloadToken(
   { clusters, findKey }: WorkloadSources,
   token: string,
   now: EpochSeconds,
-): Promise<Result<KubernetesClaims>> {
+): Promise<Outcome<KubernetesClaims>> {
   const jws = parseJws(token)
   if (!jws.ok) return jws
   const { alg, kid, untrustedClaims } = jws.value
@@ -44,13 +45,13 @@ export async function verifyWorkloadToken(
 
   if (typeof kid !== 'string' || kid === '') return refuse('jws_header', { claimed })
   const found = await findKey(cluster, kid, toEpochMilliseconds(now))
-  if (!found.ok) return { ok: false, refusal: { ...found.refusal, claimed: { ...claimed, cluster: cluster.name } } }
+  if (!found.ok) return err({ ...found.error, claimed: { ...claimed, cluster: cluster.name } })
   // The algorithm is the key's own: a header must not choose it (CVE-2026-22817).
   if (found.value.alg !== alg) return refuse('key_algorithm', { claimed })
   if (!(await isSignedBy(token, found.value))) return refuse('signature_invalid', { claimed })
 
   const workload = readWorkload(untrustedClaims, cluster, now)
-  return workload.ok ? workload : refuse(workload.refusal.reason, { claimed })
+  return workload.ok ? workload : refuse(workload.error.reason, { claimed })
 }
 
 /** From here on the claims may be trusted: `parseJws` read the very bytes that are verified here. */

@@ -2,7 +2,8 @@
 
 import { type Bytes, decodeBase64url, utf8 } from '../../protocol/base64url.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
-import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 
@@ -25,7 +26,7 @@ export interface ProvenCertificate {
 /** What proves it, and whether it is in time; the certificate authority gives both. */
 export interface LeafProver {
   /** Whoever shows the leaf in PEM has not proven yet to hold its key: `signed` says whether a signature does. */
-  readonly prove: (pem: string) => Promise<Result<ProvenLeaf>>
+  readonly prove: (pem: string) => Promise<Outcome<ProvenLeaf>>
   /** Null where the certificate may be renewed now. */
   readonly refusalAt: (leaf: ProvenLeaf, now: EpochSeconds) => Refusal | null
 }

@@ -1,6 +1,7 @@
 // `runner-token`: the caller holds the long-lived token that was minted for one runner ID.
 
-import { ok, refuse } from '../../protocol/refusals.ts'
+import { refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { hashToken, kindOfToken } from '../../protocol/tokens.ts'
 import type { Attestor } from './attestor.ts'
 import type { FindToken } from './bootstrap-token.ts'

@@ -2,7 +2,8 @@
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 
 import { CLOCK_LEEWAY } from '../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { isObject, type Json, type JsonObject } from '../../protocol/strict-json.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { KubernetesClaims } from '../../trust/claims.ts'
@@ -10,7 +11,7 @@ import type { Cluster } from '../../trust/compiled.ts'
 import { isSubdomain } from '../../trust/grammar.ts'
 
 /** Audience, times, life, ServiceAccount, pod and node, in this order. */
-export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSeconds): Result<KubernetesClaims> {
+export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSeconds): Outcome<KubernetesClaims> {
   if (!isMeantForUs(claims.aud, cluster.audiences)) return refuse('audience_mismatch')
 
   const { exp, nbf, iat } = claims

@@ -1,14 +1,15 @@
 // The CA as configured: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, checked once and kept by the caller.
 
 import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/base64url.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { parseCertificateFile } from '../../protocol/pem.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { epochSeconds } from '../../protocol/time.ts'
+import { type Certificate, readCertificate } from './certificate.ts'
 import { importVerifier, type Verifier } from './certificate-signature.ts'
 import { KEY_USAGE } from './extensions.ts'
-import { type Certificate, readCertificate } from './inspect.ts'
 import { keyIdentifierOf } from './key-identifier.ts'
 import { OID } from './oids.ts'
-import { isPemFault, parsePem } from './pem.ts'
 import { importPrivateKey, type PrivateKey, SIGNING } from './private-key.ts'
 import type { Validity } from './profile.ts'
 import type { Template } from './template.ts'
@@ -53,7 +54,7 @@ export const DEVELOPMENT_MARK = 'Muster development only'
 const MAX_CERTIFICATES = 10
 
 /** Reads the CA; `ca_not_configured` with a detail that names the secret and what is wrong with it. Judges no time. */
-export async function loadAuthority(secrets: AuthoritySecrets): Promise<Result<Authority>> {
+export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<Authority>> {
   if (!secrets.caKey?.trim()) return misconfigured('CA_KEY is missing')
   if (!secrets.caCert?.trim()) return misconfigured('CA_CERT is missing')
   const signer = await importPrivateKey(secrets.caKey.trim())
@@ -109,13 +110,11 @@ function readCertificates(
   allowDevelopment: boolean,
 ): { readonly certificates: readonly Certificate[] } | Fault {
   if (!pem?.trim()) return { certificates: [] }
-  const blocks = parsePem(pem.trim(), MAX_CERTIFICATES)
-  if (isPemFault(blocks)) return { fault: `${name} is not a list of PEM certificates: ${blocks.fault}` }
+  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  if (!blocks.ok) return { fault: `${name} is not a list of PEM certificates: ${blocks.error}` }
   const certificates: Certificate[] = []
-  for (const [i, { label, bytes }] of blocks.entries()) {
+  for (const [i, bytes] of blocks.value.entries()) {
     const which = `certificate ${i + 1} of ${name}`
-    // Never quoted: what stands where a certificate should may be a key.
-    if (label !== 'CERTIFICATE') return { fault: `${name} holds a PEM block that is not a CERTIFICATE` }
     const certificate = readCertificate(bytes)
     if (certificate === null) return { fault: `${which} is not an X.509 v3 certificate in DER` }
     const { basicConstraints, keyUsage, extendedKeyUsage, unknownCritical } = certificate.extensions

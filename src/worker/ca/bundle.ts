@@ -1,11 +1,11 @@
 // Our trust bundle as others read it: PEM, and the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
 
 import { encodeBase64, encodeBase64url } from '../../protocol/base64url.ts'
+import { oidOf, parseDer } from '../../protocol/der.ts'
+import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'
-import { oidOf, parseDer } from './der.ts'
-import type { Certificate } from './inspect.ts'
+import type { Certificate } from './certificate.ts'
 import { OID } from './oids.ts'
-import { encodePem } from './pem.ts'
 
 /** How often to ask again, in seconds: a new root is in the bundle for days before it signs. */
 const REFRESH_HINT = 300

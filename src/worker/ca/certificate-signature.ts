@@ -1,9 +1,9 @@
 // Signatures of certificates by certificates' keys, checked by WebCrypto alone.
 
 import type { Bytes } from '../../protocol/base64url.ts'
-import { bitsOf, oidOf, parseDer } from './der.ts'
+import { bitsOf, oidOf, parseDer } from '../../protocol/der.ts'
+import type { Certificate, SignatureAlgorithm } from './certificate.ts'
 import { signatureToRaw } from './ecdsa.ts'
-import type { Certificate, SignatureAlgorithm } from './inspect.ts'
 import { OID } from './oids.ts'
 
 /** A key that verifies certificates. */

@@ -2,12 +2,13 @@
 // Nothing else is taken from a request: names, extensions and usages in it are read past.
 
 import type { Bytes } from '../../protocol/base64url.ts'
+import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { sha256Hex } from '../../protocol/digest.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
-import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from './der.ts'
+import { parsePem } from '../../protocol/pem.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { signatureToRaw } from './ecdsa.ts'
 import { OID } from './oids.ts'
-import { isPemFault, parsePem } from './pem.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { textOf } from './text.ts'
 
@@ -29,11 +30,11 @@ const CHALLENGE_CHARACTERS = 255
 const LABELS = ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST']
 
 /** Reads a request in PEM; `csr_invalid` with a detail that quotes nothing of it. */
-export async function readCsr(pem: string): Promise<Result<CertificateRequest>> {
+export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>> {
   if (pem.length > CSR_BYTES * 2) return invalid('the request is too long')
   const blocks = parsePem(pem, 1)
-  if (isPemFault(blocks)) return invalid(blocks.fault)
-  const [block] = blocks
+  if (!blocks.ok) return invalid(blocks.error)
+  const [block] = blocks.value
   if (block === undefined || !LABELS.includes(block.label)) return invalid('the PEM block is not a CERTIFICATE REQUEST')
   if (block.bytes.length > CSR_BYTES) return invalid('the request is too long')
 

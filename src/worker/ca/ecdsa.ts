@@ -1,7 +1,7 @@
 // ECDSA signatures: the DER that certificates and CSRs carry, and the r ‖ s that WebCrypto speaks. Pure.
 
 import type { Bytes } from '../../protocol/base64url.ts'
-import { parseDer, TAG } from './der.ts'
+import { parseDer, TAG } from '../../protocol/der.ts'
 
 /**
  * r ‖ s, each left-padded to `size` octets, or null where `der` is anything but SEQUENCE { INTEGER, INTEGER } in DER

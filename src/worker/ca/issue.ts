@@ -1,12 +1,12 @@
 // Issuing: a grant becomes a certificate, and a second reader looks at it before it leaves.
 
 import { type Bytes, utf8 } from '../../protocol/base64url.ts'
+import { TAG } from '../../protocol/der.ts'
+import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'
-import { TAG } from './der.ts'
 import { signatureToDer } from './ecdsa.ts'
-import { inspectIssued } from './inspect-issued.ts'
+import { inspectIssued } from './inspect.ts'
 import { keyIdentifierOf } from './key-identifier.ts'
-import { encodePem } from './pem.ts'
 import { type Curve, SIGNING } from './private-key.ts'
 import { type Grant, isGrant, serialBytes } from './profile.ts'
 import { p256PointOf } from './public-key.ts'

@@ -3,11 +3,12 @@
 import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
 import { sha256Hex } from '../../protocol/digest.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
-import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { parsePem } from '../../protocol/pem.ts'
+import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
 import { type Authority, authorityKeyIdentifierOf } from './authority.ts'
-import { readCertificate } from './inspect.ts'
-import { isPemFault, parsePem } from './pem.ts'
+import { readCertificate } from './certificate.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { type Subject, subjectOf } from './subject.ts'
 
@@ -35,7 +36,7 @@ export async function verifyPresented(
   authority: Authority,
   trustDomains: readonly string[],
   der: Bytes,
-): Promise<Result<Presented>> {
+): Promise<Outcome<Presented>> {
   const certificate = readCertificate(der)
   const subject = certificate && subjectOf(certificate)
   const point = certificate && p256PointOf(certificate.spki)
@@ -70,8 +71,8 @@ const MAX_BLOCKS = 5
 export function presentedDer(pem: string): Bytes | null {
   if (pem.length > CERTIFICATE_BYTES * MAX_BLOCKS) return null
   const blocks = parsePem(pem, MAX_BLOCKS)
-  if (isPemFault(blocks) || blocks.some(({ label }) => label !== 'CERTIFICATE')) return null
-  return blocks[0]?.bytes ?? null
+  if (!blocks.ok || blocks.value.some(({ label }) => label !== 'CERTIFICATE')) return null
+  return blocks.value[0]?.bytes ?? null
 }
 
 type Times = Pick<Presented, 'notBefore' | 'notAfter' | 'issuerNotAfter'>

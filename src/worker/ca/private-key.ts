@@ -1,9 +1,9 @@
 // The CA's private key: PKCS#8 PEM, EC P-256 or P-384 (RFC 5958, RFC 5915).
 
 import type { Bytes } from '../../protocol/base64url.ts'
-import { oidOf, parseDer, TAG } from './der.ts'
+import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
+import { parsePemFile } from '../../protocol/pem.ts'
 import { OID } from './oids.ts'
-import { isPemFault, parsePem } from './pem.ts'
 import type { Key } from './webcrypto.ts'
 
 export type Curve = 'P-256' | 'P-384'
@@ -25,9 +25,9 @@ export interface KeyFault {
 
 /** Imports a CA key to sign with; the fault says what it is instead, and quotes nothing of it. */
 export async function importPrivateKey(pem: string): Promise<PrivateKey | KeyFault> {
-  const blocks = parsePem(pem, 1)
-  if (isPemFault(blocks)) return { fault: `is not a PEM private key: ${blocks.fault}` }
-  const [block] = blocks
+  const blocks = parsePemFile(pem, 1)
+  if (!blocks.ok) return { fault: `is not a PEM private key: ${blocks.error}` }
+  const [block] = blocks.value
   if (block === undefined || block.label !== 'PRIVATE KEY') return { fault: labelFault(block?.label) }
   const curve = curveOf(block.bytes)
   if (curve === null) return { fault: 'is not an EC key on P-256 or P-384 in PKCS#8' }

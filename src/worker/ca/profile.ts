@@ -4,7 +4,8 @@ import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { everyCharacter } from '../../protocol/characters.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtractSeconds } from '../../protocol/time.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
@@ -104,7 +105,7 @@ export function validityOf(
   { validity }: { readonly validity: Validity },
   now: EpochSeconds,
   lifetime: Seconds,
-): Result<Validity> {
+): Outcome<Validity> {
   const notAfter = addSeconds(now, lifetime)
   if (now < validity.notBefore) {
     return refuse('ca_not_configured', { detail: `CA_CERT is not valid before ${rfc3339(validity.notBefore)}` })

@@ -2,8 +2,8 @@
 
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
+import type { Certificate } from './certificate.ts'
 import { KEY_USAGE, URI_NAME } from './extensions.ts'
-import type { Certificate } from './inspect.ts'
 import { OID } from './oids.ts'
 import { type Origin, parseOrganizationalUnit } from './profile.ts'
 

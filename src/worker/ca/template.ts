@@ -15,9 +15,9 @@ import {
   X509CertificateGenerator,
 } from '@peculiar/x509'
 import { type Bytes, hex, utf8 } from '../../protocol/base64url.ts'
+import { parseDer } from '../../protocol/der.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Authority } from './authority.ts'
-import { parseDer } from './der.ts'
 import { KEY_IDENTIFIER_BYTES } from './key-identifier.ts'
 import { OID } from './oids.ts'
 import { SIGNING } from './private-key.ts'

@@ -1,8 +1,8 @@
 // ASN.1 character strings and times as certificates and CSRs carry them. Pure.
 
 import type { Bytes } from '../../protocol/base64url.ts'
+import { type Element, TAG } from '../../protocol/der.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
-import { type Element, TAG } from './der.ts'
 
 /** The text of a character string, or null for another element or octets that are no text of its type. */
 export function textOf(element: Element | undefined): string | null {

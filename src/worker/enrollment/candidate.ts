@@ -1,13 +1,14 @@
 // The certificate that a caller will get if nothing was reserved for it before: all of it is known before it is signed.
 
-import { ok, type Result } from '../../protocol/refusals.ts'
+import type { Outcome } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import { newSerial, validityOf } from '../ca/profile.ts'
 import type { Certificate } from '../fleet/lineage.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 
 /** Trust domain and times are today's; refused while the CA cannot issue a whole lifetime. */
 export function candidateFor(
@@ -16,7 +17,7 @@ export function candidateFor(
   tenant: string,
   csr: CertificateRequest,
   now: EpochSeconds,
-): Result<Certificate> {
+): Outcome<Certificate> {
   const validity = validityOf(authority, now, trust.certificate.lifetime)
   if (!validity.ok) return validity
   return ok({

@@ -2,7 +2,7 @@
 
 import { hours, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { pruneEvents } from '../store/events.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import { tellRunners } from './sweep.ts'
 
 export const EVERY_HOUR = '0 * * * *'

@@ -3,7 +3,8 @@
 
 import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidence } from '../../protocol/enroll.ts'
 import { nonceIsBoundTo } from '../../protocol/nonce.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import type { Json } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import type { Claims } from '../../trust/claims.ts'
@@ -11,7 +12,7 @@ import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import { answerOf, type Reserved } from './answer.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
 import { identify } from './identify.ts'
 import { broke, refused } from './refused.ts'
@@ -20,11 +21,11 @@ import { begin, reserve } from './reserve.ts'
 import { recordEnrolled } from './shared-runner-id.ts'
 
 /** `body` is what the bounds let through: bytes, media type and scheme were judged before. */
-export async function enroll(door: Door, caller: Caller, body: Result<Json>): Promise<Result<EnrollAnswer>> {
+export async function enroll(door: Door, caller: Caller, body: Outcome<Json>): Promise<Outcome<EnrollAnswer>> {
   const facts: Facts = {}
   try {
     const result = await steps(door, caller, body, facts)
-    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    if (!result.ok) return await refused(door, caller, result.error, facts)
     if (facts.mode === 'mtls-renewal') recordGrant(door.database, caller, 'renewed', facts)
     else caller.later(recordEnrolled(door, caller, facts))
     return result
@@ -33,7 +34,7 @@ export async function enroll(door: Door, caller: Caller, body: Result<Json>): Pr
   }
 }
 
-async function steps(door: Door, caller: Caller, body: Result<Json>, facts: Facts): Promise<Result<EnrollAnswer>> {
+async function steps(door: Door, caller: Caller, body: Outcome<Json>, facts: Facts): Promise<Outcome<EnrollAnswer>> {
   const now = toEpochSeconds(caller.at)
   if (!body.ok) return body
 
@@ -79,7 +80,7 @@ async function admit(
   csr: CertificateRequest,
   now: EpochSeconds,
   facts: Facts,
-): Promise<Result<Reserved>> {
+): Promise<Outcome<Reserved>> {
   const identified = await identify(door, claims, facts)
   if (!identified.ok) return identified
   const { decision, bans } = identified.value
@@ -95,7 +96,7 @@ async function admit(
 const isMode = (attestors: Attestors, name: string): name is keyof Attestors => Object.hasOwn(attestors, name)
 
 /** The key is proven twice: the CSR is signed by it, and the nonce that the evidence is bound to names it. */
-async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promise<Result<CertificateRequest>> {
+async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promise<Outcome<CertificateRequest>> {
   const csr = await readCsr(pem)
   if (!csr.ok) return csr
   if (csr.value.challenge !== challengeNonce)

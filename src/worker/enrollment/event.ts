@@ -1,13 +1,13 @@
 // One decision, one event, made here: always a structured log line, and a row in D1 where the table has room for it.
 
 import { printable } from '../../protocol/labels.ts'
-import { adviceOf, type Note } from '../../protocol/notes.ts'
+import { adviceOf, type Note } from '../../protocol/notices.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
 import type { Labels, Refusal } from '../../protocol/refusals.ts'
 import { type EpochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import type { Database } from '../store/db.ts'
 import { type EventRow, insertEvent, insertRefusal } from '../store/events.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 
 export type Outcome = 'enrolled' | 'renewed' | 'connected' | 'named' | 'refused'
 

@@ -1,13 +1,14 @@
 // The decide step of whoever is not in yet: which tenant the proven facts mean, whether it is cut off or too fast.
 
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { type BanList, findBan } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
 import { type Decision, decide } from '../../trust/decide.ts'
-import { tokenIdOf } from '../../trust/standing.ts'
-import type { Door } from './door.ts'
+import { tokenIdOf } from '../../trust/reauthorize.ts'
+import type { Door } from './dependencies.ts'
 import type { Facts } from './event.ts'
-import { proverKeyOf } from './rate-key.ts'
+import { proverKeyOf } from './rate-limit.ts'
 
 export interface Identified {
   readonly decision: Decision
@@ -16,7 +17,7 @@ export interface Identified {
 }
 
 /** Fills in the facts that are proven by now. */
-export async function identify(door: Door, claims: Claims, facts: Facts): Promise<Result<Identified>> {
+export async function identify(door: Door, claims: Claims, facts: Facts): Promise<Outcome<Identified>> {
   facts.proven = true
   const decision = decide(door.trust, claims)
   if (!decision.ok) return decision

@@ -2,10 +2,11 @@
 // enrollment. dispatch by shape → appraise → decide → bans → rates → runner ID → event.
 
 import { parseEvidence } from '../../protocol/enroll.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { looksLikeJws } from '../attestors/jws.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
 import { identify } from './identify.ts'
 import { broke, refused } from './refused.ts'
@@ -18,12 +19,12 @@ export async function nameRunner(
   door: Door,
   caller: Caller,
   authorization: string | null,
-  asked: Result<string>,
-): Promise<Result<string>> {
+  asked: Outcome<string>,
+): Promise<Outcome<string>> {
   const facts: Facts = {}
   try {
     const result = await steps(door, caller, authorization, asked, facts)
-    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    if (!result.ok) return await refused(door, caller, result.error, facts)
     recordGrant(door.database, caller, 'named', facts)
     return result
   } catch (error) {
@@ -35,9 +36,9 @@ async function steps(
   door: Door,
   caller: Caller,
   authorization: string | null,
-  asked: Result<string>,
+  asked: Outcome<string>,
   facts: Facts,
-): Promise<Result<string>> {
+): Promise<Outcome<string>> {
   if (!asked.ok) return asked
 
   const authority = await door.authority()

@@ -1,13 +1,14 @@
 // The way of a connection: early data → proofs → certificate → standing and lineage, in one call → the socket.
 
 import { type Bytes, equalBytes, utf8 } from '../../protocol/base64url.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { err, ok } from '../../protocol/result.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts'
 import { connectionRefusal, type Presented } from '../ca/presented.ts'
 import type { SpentChallenge } from '../fleet/record.ts'
 import { challengeExpiry } from './challenge.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
 import { broke, refused } from './refused.ts'
 import { noteCertificate, shownOf } from './renew.ts'
@@ -25,11 +26,11 @@ export interface Knock {
 }
 
 /** The answer to the upgrade, whose socket the object of the enrollment holds. */
-export async function openTunnel(door: Door, caller: Caller, knock: Result<Knock>): Promise<Result<WebSocket>> {
+export async function openTunnel(door: Door, caller: Caller, knock: Outcome<Knock>): Promise<Outcome<WebSocket>> {
   const facts: Facts = {}
   try {
     const result = await steps(door, caller, knock, facts)
-    if (!result.ok) return await refused(door, caller, result.refusal, facts)
+    if (!result.ok) return await refused(door, caller, result.error, facts)
     recordGrant(door.database, caller, 'connected', facts)
     return result
   } catch (error) {
@@ -37,7 +38,7 @@ export async function openTunnel(door: Door, caller: Caller, knock: Result<Knock
   }
 }
 
-async function steps(door: Door, caller: Caller, knock: Result<Knock>, facts: Facts): Promise<Result<WebSocket>> {
+async function steps(door: Door, caller: Caller, knock: Outcome<Knock>, facts: Facts): Promise<Outcome<WebSocket>> {
   const now = toEpochSeconds(caller.at)
   if (!knock.ok) return knock
   // RFC 8470 §5.1: what came before the handshake ended can be replayed.
@@ -51,7 +52,7 @@ async function steps(door: Door, caller: Caller, knock: Result<Knock>, facts: Fa
   if (!challenge.ok) return challenge
   noteCertificate(facts, presented.value)
   const refusal = connectionRefusal(presented.value, now)
-  if (refusal !== null) return { ok: false, refusal }
+  if (refusal !== null) return err(refusal)
 
   const bans = await door.banList()
   if (!bans.ok) return bans
@@ -78,7 +79,7 @@ interface Proofs {
 }
 
 /** One certificate, proven in one way or in both. A `Client-Cert` without a proof is not looked at. */
-function readProofs({ tlsCertificate, clientCert, proof }: Knock): Result<Proofs> {
+function readProofs({ tlsCertificate, clientCert, proof }: Knock): Outcome<Proofs> {
   const tls = tlsCertificate === null ? null : parseClientCert(tlsCertificate)
   if (tlsCertificate !== null && tls === null) return refuse('certificate_invalid')
   if (proof === null) return tls === null ? refuse('certificate_missing') : ok({ der: tls, signed: null })
@@ -95,7 +96,7 @@ async function spentBy(
   presented: Presented,
   { signed }: Proofs,
   now: EpochSeconds,
-): Promise<Result<SpentChallenge | null>> {
+): Promise<Outcome<SpentChallenge | null>> {
   if (signed === null) return ok(null)
   const { challenge, signature } = signed
   if (!(await presented.signed(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')

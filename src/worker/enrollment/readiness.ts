@@ -4,7 +4,7 @@ import { toEpochSeconds } from '../../protocol/time.ts'
 import { validityOf } from '../ca/profile.ts'
 import { pingDatabase } from '../store/db.ts'
 import { liveRunnerIdWithSlash } from '../store/tokens.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 
 export interface Readiness {
   readonly ready: boolean
@@ -19,7 +19,7 @@ export async function readiness(door: Door): Promise<Readiness> {
   const now = toEpochSeconds(door.clock())
   const authority = await door.authority()
   const usable = authority.ok ? validityOf(authority.value, now, door.trust.certificate.lifetime) : authority
-  if (!usable.ok) faults.push(usable.refusal.detail ?? 'the certificate authority is not configured')
+  if (!usable.ok) faults.push(usable.error.detail ?? 'the certificate authority is not configured')
   try {
     await pingDatabase(door.database)
     const id = door.trust.clusters.length > 0 ? await liveRunnerIdWithSlash(door.database, now) : null

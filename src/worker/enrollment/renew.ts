@@ -1,6 +1,7 @@
 // What a renewal has in place of decide and reserve: one call to the enrollment's own object does both.
 
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { ProvenCertificate } from '../attestors/mtls-renewal.ts'
 import type { Authority } from '../ca/authority.ts'
@@ -8,7 +9,7 @@ import type { CertificateRequest } from '../ca/csr.ts'
 import type { ShownCertificate } from '../fleet/record.ts'
 import type { Reserved } from './answer.ts'
 import { candidateFor } from './candidate.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import type { Facts } from './event.ts'
 
 /** Tenant, origin and enrollment are the certificate's; the trust domain and the times are today's. */
@@ -19,7 +20,7 @@ export async function renew(
   csr: CertificateRequest,
   now: EpochSeconds,
   facts: Facts,
-): Promise<Result<Reserved>> {
+): Promise<Outcome<Reserved>> {
   const { enrollmentId: id, tenant, mode, source } = certificate
   noteCertificate(facts, certificate)
   const bans = await door.banList()

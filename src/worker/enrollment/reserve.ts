@@ -1,13 +1,14 @@
 // The reserve step: what will be signed is on record before it is signed, and a retry finds that record again.
 
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import type { BanList } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
 import type { Decision } from '../../trust/decide.ts'
-import { tokenIdOf } from '../../trust/standing.ts'
+import { tokenIdOf } from '../../trust/reauthorize.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import {
@@ -18,7 +19,7 @@ import {
   type TokenReservation,
 } from '../store/enrollments.ts'
 import { candidateFor } from './candidate.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 
 export interface Admission {
   readonly now: EpochSeconds
@@ -29,7 +30,7 @@ export interface Admission {
 }
 
 /** The enrollment that this caller has from now on: a new one, or its own of a moment ago. */
-export async function reserve(door: Door, authority: Authority, admission: Admission): Promise<Result<EnrollmentRow>> {
+export async function reserve(door: Door, authority: Authority, admission: Admission): Promise<Outcome<EnrollmentRow>> {
   const { decision, claims, now } = admission
   const candidate = candidateFor(door, authority, decision.tenant, admission.csr, now)
   if (!candidate.ok) return candidate
@@ -58,7 +59,7 @@ export async function begin(
   admission: Admission,
   reserved: EnrollmentRow,
   bans: BanList,
-): Promise<Result<null>> {
+): Promise<Outcome<null>> {
   const { claims, decision, instanceId } = admission
   const { id: enrollmentId, enrolledAt, serial, publicKeyHash, notBefore, notAfter, issuer } = reserved
   const certificate = { serial, publicKeyHash, notBefore, notAfter, issuer, spiffeId: reserved.spiffeId }
@@ -68,7 +69,7 @@ export async function begin(
 }
 
 /** A consumed token still serves the key that consumed it, for 10 minutes: an answer can get lost on the way. */
-function tokenOutcome(reservation: TokenReservation | null, proposal: Proposal): Result<EnrollmentRow> {
+function tokenOutcome(reservation: TokenReservation | null, proposal: Proposal): Outcome<EnrollmentRow> {
   if (reservation === null) return refuse('token_unknown')
   const { token, enrollment } = reservation
   const claimed = { token: token.id }

@@ -1,6 +1,7 @@
 // The guard of the reserved `/`: `<cluster>/<node>` names workloads, so no minted token may carry such an ID.
 
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { type Clock, type EpochSeconds, seconds, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
 
 /** A revoked token reopens the door, and a new one closes it, after so long. */
@@ -13,7 +14,7 @@ const KEPT = seconds(10)
 export function keepReservedIdGuard(
   find: (now: EpochSeconds) => Promise<string | null>,
   clock: Clock,
-): () => Promise<Result<null>> {
+): () => Promise<Outcome<null>> {
   let kept: { readonly id: string | null; readonly at: EpochSeconds } | null = null
   return async () => {
     const now = toEpochSeconds(clock())

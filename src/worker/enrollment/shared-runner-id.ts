@@ -2,7 +2,7 @@
 
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { sharersOf } from '../store/enrollments.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 import { type Caller, type Facts, recordGrant } from './event.ts'
 
 /** As many are asked whether their certificate lives; a runner that restarted often leaves some that does not. */

@@ -1,7 +1,7 @@
 // Each minute: the runners that somebody cut off or wants drained are told, so many a run and no more.
 
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
-import type { Runner } from '../fleet/runner.ts'
+import type { Runner } from '../fleet/enrollment-object.ts'
 import {
   enrollmentsToCut,
   enrollmentsToDrain,
@@ -12,7 +12,7 @@ import {
   unsweptBans,
 } from '../store/bans.ts'
 import { updateEnded } from '../store/enrollments.ts'
-import type { Door } from './door.ts'
+import type { Door } from './dependencies.ts'
 
 /** A run of a Worker may make 1,000 calls; the database takes some. Whoever is left over comes first the next minute. */
 const RUNNERS_A_RUN = 800

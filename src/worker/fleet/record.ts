@@ -2,13 +2,14 @@
 
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import type { Reason } from '../../protocol/reasons.ts'
-import { ok, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { addSeconds, type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Decision, decide } from '../../trust/decide.ts'
-import { standing } from '../../trust/standing.ts'
+import { standing } from '../../trust/reauthorize.ts'
 import { type Certificate, connectionVerdict, type Lineage, renewalVerdict, startLineage } from './lineage.ts'
 
 /** What enrollment hands over. */
@@ -56,7 +57,7 @@ export interface ShownCertificate extends Certificate {
 /** A change that is stored before the use is granted, or why it isn't granted (which may change the record too). */
 export interface Use<T> {
   readonly record: EnrollmentRecord | null
-  readonly result: Result<T>
+  readonly result: Outcome<T>
 }
 
 export const startRecord = (start: EnrollmentStart): EnrollmentRecord => ({
@@ -82,7 +83,7 @@ export function recordFor(
   stored: EnrollmentRecord | null,
   trust: CompiledTrust,
   shown: ShownCertificate,
-): Result<EnrollmentRecord> {
+): Outcome<EnrollmentRecord> {
   if (stored !== null) return stored.ended === null ? ok(stored) : refuse('enrollment_ended')
   if (!shown.provisioned) return refuse('lineage_missing')
   const claims: Claims = { mode: 'provisioned', tenant: shown.tenant }
@@ -180,10 +181,9 @@ const CHALLENGES_KEPT = 32
 
 /** The use outside the lineage is refused either way; whether it ends the enrollment is the trust file's to say. */
 function clone(record: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds): Use<never> {
-  const refused: { ok: false; refusal: Refusal } = refuse('clone_suspected')
   return {
     record: trust.certificate.onClone === 'end' ? { ...record, ended: { reason: 'clone_suspected', at: now } } : null,
-    result: refused,
+    result: refuse('clone_suspected'),
   }
 }
 

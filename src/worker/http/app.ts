@@ -5,7 +5,7 @@ import { refuse } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
-import type { Door } from '../enrollment/door.ts'
+import type { Door } from '../enrollment/dependencies.ts'
 import { enroll } from '../enrollment/enroll.ts'
 import { type Caller, recordBug } from '../enrollment/event.ts'
 import { readiness } from '../enrollment/readiness.ts'
@@ -62,7 +62,7 @@ export function makeApp<E extends object>(
     const { door, caller } = c.var
     const body = isPlain(c.req.url) ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
     const result = await enroll(door, caller, body)
-    return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.refusal)
+    return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.error)
   })
 
   addTunnelRoutes(app, isPlain)
@@ -71,13 +71,13 @@ export function makeApp<E extends object>(
     const authority = await c.var.door.authority()
     return authority.ok
       ? renderJson(c.var.caller, spiffeBundle(authority.value))
-      : renderRefusal(c.var.caller, authority.refusal)
+      : renderRefusal(c.var.caller, authority.error)
   })
   app.get('/api/bundle.pem', async (c) => {
     const authority = await c.var.door.authority()
     return authority.ok
       ? renderText(c.var.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))
-      : renderRefusal(c.var.caller, authority.refusal)
+      : renderRefusal(c.var.caller, authority.error)
   })
 
   app.notFound((c) => renderRefusal(c.var.caller, { reason: 'route_unknown' }))

@@ -2,11 +2,12 @@
 
 import { readUpTo } from '../../protocol/bounded.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { type Json, readJson } from '../../protocol/strict-json.ts'
 
 /** The JSON body of a POST, or why it was not read or not taken. */
-export async function readJsonBody(request: Request): Promise<Result<Json>> {
+export async function readJsonBody(request: Request): Promise<Outcome<Json>> {
   if (!isJson(request.headers.get('content-type'))) return refuse('content_type')
   const bytes = await readBytes(request, ENROLL_BODY_BYTES)
   if (!bytes.ok) return bytes
@@ -15,7 +16,7 @@ export async function readJsonBody(request: Request): Promise<Result<Json>> {
 }
 
 /** Reads at most `limit` bytes and stops there: the length that a client announces proves nothing. */
-export async function readBytes(request: Request, limit: number): Promise<Result<Uint8Array>> {
+export async function readBytes(request: Request, limit: number): Promise<Outcome<Uint8Array>> {
   const tooLarge = refuse('body_too_large', { detail: `the body is over ${limit} bytes` })
   if (Number(request.headers.get('content-length') ?? 0) > limit) return tooLarge
   const bytes = await readUpTo(request.body, limit)

@@ -6,9 +6,10 @@ import { type UniversalHandler, universalServerResponseToFetch } from '@connectr
 import { RunnerService } from '../../protocol/gen/runner/v1/runner_pb.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
-import { ok, problemOf, type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, problemOf, type Refusal, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
-import type { Door } from '../enrollment/door.ts'
+import type { Door } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 import { nameRunner } from '../enrollment/name-runner.ts'
 import { readBytes } from './bounds.ts'
@@ -20,7 +21,7 @@ interface Call {
   /** A no that was said before the message was looked at. */
   readonly refusal: Refusal | null
   /** What the message asks for → its answer. */
-  readonly answer: (runnerId: string) => Promise<Result<string>>
+  readonly answer: (runnerId: string) => Promise<Outcome<string>>
 }
 
 const CALL = createContextKey<Call | null>(null)
@@ -36,7 +37,7 @@ const router = createConnectRouter({
 }).rpc(RunnerService.method.enroll, async ({ runnerId }, { values }) => {
   const { caller, answer } = callIn(values.get(CALL))
   const named = await answer(runnerId)
-  if (!named.ok) throw errorOf(named.refusal, caller)
+  if (!named.ok) throw errorOf(named.error, caller)
   return { runnerId: named.value }
 })
 
@@ -64,7 +65,7 @@ export async function serveConnect(request: Request, door: Door, caller: Caller,
     }
   }
   const told = await nameRunner(door, caller, authorization, body.ok ? refuse('body_malformed') : body)
-  const refusal = told.ok ? null : told.refusal
+  const refusal = told.ok ? null : told.error
   return handle(request, new Uint8Array(0), { caller, refusal, answer: async () => told })
 }
 

@@ -1,6 +1,6 @@
 // What every route finds on its request. Types only.
 
-import type { Door } from '../enrollment/door.ts'
+import type { Door } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 
 export interface Context {

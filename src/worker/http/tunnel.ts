@@ -1,7 +1,8 @@
 // The routes of the tunnel: takes an upgrade apart, hands it on and renders what comes back.
 
 import type { Hono } from 'hono'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { CLIENT_CERT_HEADER, PROOF_HEADER, TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/tunnel.ts'
 import { makeChallenge } from '../enrollment/challenge.ts'
@@ -17,21 +18,21 @@ export function addTunnelRoutes<E extends object>(
   app.get(TUNNEL_PATH, async (c) => {
     const { door, caller } = c.var
     const result = await openTunnel(door, caller, isPlain(c.req.url) ? HTTPS_ONLY : readKnock(c.req.raw))
-    return result.ok ? renderSocket(caller, result.value) : renderRefusal(caller, result.refusal)
+    return result.ok ? renderSocket(caller, result.value) : renderRefusal(caller, result.error)
   })
 
   app.post(TUNNEL_CHALLENGE_PATH, async (c) => {
     const { door, caller } = c.var
-    if (isPlain(c.req.url)) return renderRefusal(caller, HTTPS_ONLY.refusal)
+    if (isPlain(c.req.url)) return renderRefusal(caller, HTTPS_ONLY.error)
     const key = await door.challengeKey()
-    if (!key.ok) return renderRefusal(caller, key.refusal)
+    if (!key.ok) return renderRefusal(caller, key.error)
     return renderJson(caller, await makeChallenge(key.value, toEpochSeconds(caller.at)))
   })
 }
 
 const HTTPS_ONLY = refuse('https_only', { detail: 'https only' })
 
-function readKnock(request: Request): Result<Knock> {
+function readKnock(request: Request): Outcome<Knock> {
   const { headers } = request
   if (headers.get('upgrade')?.toLowerCase() !== 'websocket') {
     return refuse('body_malformed', { detail: 'this address takes WebSocket upgrades' })

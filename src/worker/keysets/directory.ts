@@ -3,7 +3,7 @@
 
 import { KEY_SET_BACKOFF, KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
-import { type Refusal, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import {
   type Clock,
   type EpochMilliseconds,
@@ -13,7 +13,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/compiled.ts'
-import type { KeySet } from './key-set.ts'
+import type { KeySet } from './jwks/parse.ts'
 import { holdersOfSharedKeys } from './shared-keys.ts'
 import { type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
@@ -22,7 +22,7 @@ export interface DirectorySources {
   /** Of the object: what is in it survives an eviction. */
   readonly storage: SyncKvStorage
   readonly clock: Clock
-  readonly load: (cluster: Cluster) => Promise<Result<KeySet>>
+  readonly load: (cluster: Cluster) => Promise<Outcome<KeySet>>
   /** Writes every cluster's snapshot, by entry name. */
   readonly publish: (snapshots: ReadonlyMap<string, Snapshot>) => Promise<void>
 }
@@ -198,8 +198,8 @@ export class Directory {
       this.#compare()
       this.#advance(changed)
     } else {
-      const { reason, detail } = result.refusal
-      this.#keep(name, { ...record, tried: true, failures: record.failures + 1, fault: result.refusal })
+      const { reason, detail } = result.error
+      this.#keep(name, { ...record, tried: true, failures: record.failures + 1, fault: result.error })
       log('warn', 'key set not loaded', { cluster: name, reason, detail, advice: REASONS[reason].advice })
     }
   }

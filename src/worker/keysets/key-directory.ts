@@ -6,7 +6,7 @@ import { refuse } from '../../protocol/refusals.ts'
 import { type Clock, systemClock } from '../../protocol/time.ts'
 import type { Cluster, CompiledTrust } from '../../trust/compiled.ts'
 import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
-import { type FetchFunction, loadKeySet } from './fetch.ts'
+import { type FetchFunction, loadKeySet } from './jwks/fetch.ts'
 import { type Snapshot, seal } from './snapshot.ts'
 
 export type DeriveKey = (caKey: string) => Promise<CryptoKey>

@@ -6,7 +6,7 @@ import { sha256Hex } from '../../protocol/digest.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/compiled.ts'
-import type { VerificationKey } from './key-set.ts'
+import type { VerificationKey } from './jwks/parse.ts'
 
 /** `shared`: a key of the set stands in another cluster's, too. `stale`: older than it may get. `never`: none yet. */
 const KEY_STATES = ['usable', 'shared', 'stale', 'never'] as const

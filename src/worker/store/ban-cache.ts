@@ -1,7 +1,8 @@
 // The ban list as an isolate keeps it: a value in memory, never a promise, since no request may wait on another's.
 
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
 import {
   type Clock,
   type EpochSeconds,
@@ -24,7 +25,7 @@ const PAUSE = seconds(5)
 export function keepBanList(
   load: (now: EpochSeconds) => Promise<BanList>,
   clock: Clock,
-): () => Promise<Result<BanList>> {
+): () => Promise<Outcome<BanList>> {
   let kept: BanList | null = null
   let failedAt: EpochSeconds | null = null
   return async () => {

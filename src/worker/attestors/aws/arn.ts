@@ -1,7 +1,8 @@
 // Whom a caller identity of STS names. Pure.
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
-import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../../protocol/refusals.ts'
+import { ok } from '../../../protocol/result.ts'
 import type { AwsClaims } from '../../../trust/claims.ts'
 import { isAwsAccount, isIamName } from '../../../trust/grammar.ts'
 import type { CallerIdentity } from './sts-answer.ts'
@@ -10,13 +11,13 @@ import type { CallerIdentity } from './sts-answer.ts'
  * `arn:aws:sts::<account>:assumed-role/<role>/<session>`, the path of the role lost, and
  * `arn:aws:iam::<account>:user/<path…/><name>`. Account and UserId must say the same as the ARN.
  */
-export function claimsOf({ arn, account, userId }: CallerIdentity): Result<AwsClaims> {
+export function claimsOf({ arn, account, userId }: CallerIdentity): Outcome<AwsClaims> {
   const [prefix, partition, service, region, owner, resource, ...rest] = arn.split(':', 7)
   if (prefix !== 'arn' || region !== '' || resource === undefined || rest.length > 0) return refuse('sts_answer')
   if (owner !== account || !isAwsAccount(account)) return refuse('sts_answer')
   if (partition !== 'aws') return refuse('aws_principal')
 
-  const claims = (kind: 'role' | 'user', name: string): Result<AwsClaims> =>
+  const claims = (kind: 'role' | 'user', name: string): Outcome<AwsClaims> =>
     ok({ mode: 'aws-sts', account, arn, principal: { kind, name } })
   const [type, ...names] = resource.split('/')
   if (service === 'sts' && type === 'assumed-role') {

@@ -3,7 +3,8 @@
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { AWS_DATE_LEEWAY } from '../../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../../protocol/refusals.ts'
+import { ok } from '../../../protocol/result.ts'
 import { type EpochSeconds, epochMilliseconds, toEpochSeconds } from '../../../protocol/time.ts'
 import { parseAuthorization } from './authorization.ts'
 
@@ -26,7 +27,7 @@ export interface SignedRequest {
   readonly signed: ReadonlyMap<string, string>
 }
 
-export function appraiseHeaders(headers: Readonly<Record<string, string>>, expected: Expected): Result<SignedRequest> {
+export function appraiseHeaders(headers: Readonly<Record<string, string>>, expected: Expected): Outcome<SignedRequest> {
   const sent = foldHeaders(headers)
   if (!sent.ok) return sent
 
@@ -74,7 +75,7 @@ export const brief = (name: string): string => name.slice(0, 24)
  * By lower-case name. Two spellings of one name are refused, signed or not: two readers of them could each believe
  * another (CVE-2022-2385). Names are ASCII, so that no Unicode folding makes two names one.
  */
-function foldHeaders(headers: Readonly<Record<string, string>>): Result<Map<string, string>> {
+function foldHeaders(headers: Readonly<Record<string, string>>): Outcome<Map<string, string>> {
   const folded = new Map<string, string>()
   for (const [name, value] of Object.entries(headers)) {
     if (name === '' || !everyCharacter(name, isTokenCharacter)) return badHeader(name)

@@ -3,7 +3,8 @@
 import { readUpTo } from '../../../protocol/bounded.ts'
 import { everyCharacter, isLetter } from '../../../protocol/characters.ts'
 import { STS_BODY_BYTES } from '../../../protocol/limits.ts'
-import { ok, type Result, refuse } from '../../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../../protocol/refusals.ts'
+import { ok } from '../../../protocol/result.ts'
 import { readXml } from './strict-xml.ts'
 
 /** As STS says it; not yet held against each other. */
@@ -16,7 +17,7 @@ export interface CallerIdentity {
 const NAMESPACE = 'https://sts.amazonaws.com/doc/2011-06-15/'
 
 /** Throws where the connection breaks while the body is read. */
-export async function readAnswer(response: Response): Promise<Result<CallerIdentity>> {
+export async function readAnswer(response: Response): Promise<Outcome<CallerIdentity>> {
   const { status } = response
   const bytes = await readUpTo(response.body, STS_BODY_BYTES)
   if (bytes === null || status === 429 || (status >= 300 && status < 400) || status >= 500) {
@@ -27,7 +28,7 @@ export async function readAnswer(response: Response): Promise<Result<CallerIdent
   return text === null ? refuse('sts_answer') : readIdentity(text)
 }
 
-function readIdentity(text: string): Result<CallerIdentity> {
+function readIdentity(text: string): Outcome<CallerIdentity> {
   const reading = readXml(text, 'GetCallerIdentityResponse', NAMESPACE)
   if (!reading.ok) return refuse(reading.fault === 'truncated' ? 'sts_unavailable' : 'sts_answer')
   const { children } = reading.root
@@ -51,7 +52,7 @@ function readIdentity(text: string): Result<CallerIdentity> {
  * The error decides nothing but which advice the operator reads (and whether a retry helps), so it is found in
  * whatever STS sent; only its code, a short token, goes into the event.
  */
-function refuseError(status: number, text: string): Result<never> {
+function refuseError(status: number, text: string): Outcome<never> {
   const code = between(text, '<Code>', '</Code>')
   const claimed = { status: String(status), stsError: isCode(code) ? code : 'none' }
   switch (code) {

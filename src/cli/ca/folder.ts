@@ -1,0 +1,117 @@
+// An operator's CA folder: the root, kept offline, and the issuing certificate that signs.
+
+import { X509Certificate } from 'node:crypto'
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { epochMilliseconds, rfc3339, seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
+import type { Authority } from '../../worker/ca/authority.ts'
+import { CommandError } from '../command.ts'
+import { codeOf, makeFolder, readUpTo } from '../files.ts'
+import type { CaFolder } from './create.ts'
+
+export const DEFAULT_CA_DIR = '.muster/ca'
+
+/** File of each part. `issuing.pem` has the issuing certificate, then the root: the value of CA_CERT. */
+export const CA_FILES = {
+  rootKey: 'root.key.pem',
+  root: 'root.pem',
+  issuingKey: 'issuing.key.pem',
+  issuing: 'issuing.pem',
+} as const satisfies Record<keyof CaFolder, string>
+
+const SECRET: readonly string[] = [CA_FILES.rootKey, CA_FILES.issuingKey]
+
+/** Writes a new folder; refuses to overwrite any part of an earlier CA. */
+export function writeCaFolder(dir: string, ca: CaFolder): void {
+  const files = Object.entries(CA_FILES).map(([part, name]) => [name, ca[part as keyof CaFolder]] as const)
+  writeNew(
+    dir,
+    files.map(([name, content]) => [name, content, SECRET.includes(name) ? 0o600 : 0o644]),
+  )
+}
+
+/** Writes files that are not there yet: none of them where one is. */
+export function writeNew(
+  dir: string,
+  files: readonly (readonly [name: string, content: string, mode: number])[],
+): void {
+  refuseTaken(
+    dir,
+    files.map(([name]) => name),
+  )
+  makeFolder(dir)
+  try {
+    for (const [name, content, mode] of files) writeFileSync(join(dir, name), content, { mode, flag: 'wx' })
+  } catch (error) {
+    throw new CommandError(`cannot write to ${dir}: ${codeOf(error)}`)
+  }
+}
+
+export function refuseTaken(dir: string, names: readonly string[]): void {
+  const taken = names.map((name) => join(dir, name)).find((path) => existsSync(path))
+  if (taken !== undefined) throw new CommandError(`${taken} is there already: it is not overwritten`)
+}
+
+/** Many times what a key, or a chain of certificates, has. */
+const CA_FILE_BYTES = 256 * 1024
+
+/** The text of a file of the folder. */
+export function readCaFile(dir: string, name: string): string {
+  const path = join(dir, name)
+  const bytes = readUpTo(path, CA_FILE_BYTES + 1)
+  if ('fault' in bytes) throw new CommandError(`${path} ${bytes.fault}`)
+  if (bytes.length > CA_FILE_BYTES) throw new CommandError(`${path} has more than ${CA_FILE_BYTES} bytes`)
+  return new TextDecoder().decode(bytes)
+}
+
+/** The CA of a folder, checked as the Worker checks its secrets; an ended one is refused, too. */
+export async function loadFolder(dir: string): Promise<Authority> {
+  const { loadAuthority } = await import('../../worker/ca/authority.ts')
+  const { validityOf } = await import('../../worker/ca/profile.ts')
+  const caKey = readCaFile(dir, CA_FILES.issuingKey)
+  const caCert = readCaFile(dir, CA_FILES.issuing)
+  const loaded = await loadAuthority({ caKey, caCert, allowDevelopment: false })
+  if (!loaded.ok) throw new CommandError(`${dir}: ${loaded.error.detail}`)
+  const validity = validityOf(loaded.value, toEpochSeconds(systemClock()), seconds(0))
+  if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
+  return loaded.value
+}
+
+/** A certificate for an operator's eyes. */
+export interface Shown {
+  readonly subject: string
+  readonly issuer: string
+  readonly serial: string
+  /** RFC 3339. */
+  readonly notBefore: string
+  readonly notAfter: string
+  /** SHA-256 of the DER, in hexadecimal. */
+  readonly fingerprint: string
+}
+
+const BLOCK = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+
+/** The certificates of a PEM text, as far as they can be read; whether they serve is judged by the CA itself. */
+export function showCertificates(pem: string): Shown[] {
+  return (pem.match(BLOCK) ?? []).flatMap((block) => {
+    try {
+      const certificate = new X509Certificate(block)
+      return [
+        {
+          subject: oneLine(certificate.subject),
+          issuer: oneLine(certificate.issuer),
+          serial: certificate.serialNumber.toLowerCase(),
+          notBefore: timeText(certificate.validFromDate),
+          notAfter: timeText(certificate.validToDate),
+          fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
+        },
+      ]
+    } catch {
+      return []
+    }
+  })
+}
+
+const oneLine = (name: string): string => name.replaceAll('\n', ', ')
+
+const timeText = (date: Date): string => rfc3339(toEpochSeconds(epochMilliseconds(date.getTime())))

@@ -1,0 +1,104 @@
+// `muster ca issue`: the provisioned certificate of a machine that cannot enroll, from the operator's own CA folder.
+
+import { join } from 'node:path'
+import { sha256Hex } from '../../protocol/digest.ts'
+import { PROVISIONED_LIFETIME_MAX } from '../../protocol/limits.ts'
+import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
+import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
+import { uuidv7 } from '../../protocol/uuid.ts'
+import { parseDuration } from '../../trust/duration.ts'
+import { CommandError, print, type SharedOptions } from '../command.ts'
+import { loadFolder, refuseTaken, writeNew } from './folder.ts'
+
+export interface IssueOptions extends SharedOptions {
+  readonly dir: string
+  readonly out: string
+  readonly tenant: string
+  readonly ttl: string
+}
+
+/** The names under which a runner looks for them in `/certs`. */
+const FILES = { certificate: 'cert.pem', key: 'key.pem', ca: 'ca.pem' } as const
+
+export async function issue(options: IssueOptions): Promise<void> {
+  const { tenant, dir, out } = options
+  const lifetime = readLifetime(options.ttl)
+  const { readTrust } = await import('../trust.ts')
+  const trust = await readTrust(options.trust)
+  if (!trust.tenants.includes(tenant)) {
+    const known = trust.tenants.join(', ')
+    throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${options.trust}; there is ${known}`)
+  }
+  refuseTaken(out, Object.values(FILES))
+  const authority = await loadFolder(dir)
+  const now = toEpochSeconds(systemClock())
+  const { newSerial, validityOf, formatOrganizationalUnit } = await import('../../worker/ca/profile.ts')
+  const validity = validityOf(authority, now, lifetime)
+  if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
+
+  const { createRunnerKey } = await import('./create.ts')
+  const { key, spki } = await createRunnerKey()
+  const provisioned = {
+    id: uuidv7(systemClock()),
+    mode: 'provisioned',
+    source: '',
+    tenant,
+    serial: newSerial(),
+    spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
+    ...validity.value,
+  } as const
+
+  // The record comes before the signature, as at the door.
+  const { withDatabase } = await import('../store/database.ts')
+  const { insertProvisioned } = await import('../../worker/store/enrollments.ts')
+  const publicKeyHash = await sha256Hex(spki)
+  await withDatabase(options, (db) =>
+    insertProvisioned(db, {
+      ...provisioned,
+      identity: '',
+      runnerId: null,
+      tokenId: null,
+      instanceId: null,
+      enrolledAt: now,
+      publicKeyHash,
+      issuer: authority.issuerKeyId,
+    }),
+  )
+
+  const { issueCertificate } = await import('../../worker/ca/issue.ts')
+  const { chainPem, trustBundlePem } = await import('../../worker/ca/bundle.ts')
+  const { id: enrollmentId, ...granted } = provisioned
+  const organizationalUnit = formatOrganizationalUnit(provisioned)
+  const { pem } = await issueCertificate(authority, { ...granted, enrollmentId, organizationalUnit, spki })
+  writeNew(out, [
+    [FILES.key, key, 0o600],
+    [FILES.certificate, pem + chainPem(authority), 0o644],
+    [FILES.ca, trustBundlePem(authority), 0o644],
+  ])
+  const issued = {
+    enrollmentId,
+    tenant,
+    spiffeId: provisioned.spiffeId,
+    serial: provisioned.serial,
+    notBefore: rfc3339(provisioned.notBefore),
+    notAfter: rfc3339(provisioned.notAfter),
+    files: [FILES.certificate, FILES.key, FILES.ca].map((name) => join(out, name)),
+  }
+  print(options, issued, () => about(issued))
+}
+
+const about = ({ files, ...issued }: { files: string[]; spiffeId: string; notAfter: string; enrollmentId: string }) =>
+  [
+    ...files.map((file) => `wrote ${file}`),
+    '',
+    `${issued.spiffeId} until ${issued.notAfter}, enrollment ${issued.enrollmentId}`,
+    'for one machine: a second one that uses it is taken for a clone',
+  ].join('\n')
+
+function readLifetime(text: string): Seconds {
+  const lifetime = parseDuration(text)
+  if (lifetime === null || lifetime < minutes(5) || lifetime > PROVISIONED_LIFETIME_MAX) {
+    throw new CommandError(`--ttl ${JSON.stringify(text)} must be a duration of 5m to 2160h (90 days), as 720h`)
+  }
+  return lifetime
+}

@@ -1,0 +1,160 @@
+// What a rotation does to the CA folder. `next` and `previous` in it say where the rotation is. Each appears and goes
+// by one rename, and what is copied stays where it came from until then: a step that was cut off is done again whole.
+
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { CommandError } from '../command.ts'
+import { codeOf } from '../files.ts'
+import type { CaFolder } from './create.ts'
+import { CA_FILES, loadFolder, readCaFile, showCertificates, writeCaFolder } from './folder.ts'
+
+const NEXT = 'next'
+const PREVIOUS = 'previous'
+const RETIRED = 'retired-'
+
+export const nextOf = (dir: string): string => join(dir, NEXT)
+export const previousOf = (dir: string): string => join(dir, PREVIOUS)
+const unfinished = (path: string): string => `${path}.tmp`
+
+/** Where a rotation is. */
+export type RotationState = 'none' | 'prepared' | 'activated'
+
+export function rotationState(dir: string): RotationState {
+  if (existsSync(nextOf(dir))) return 'prepared'
+  return existsSync(previousOf(dir)) ? 'activated' : 'none'
+}
+
+/** Whether an activation was begun and has not come to its end. */
+export const isActivating = (dir: string): boolean => existsSync(nextOf(dir)) && existsSync(previousOf(dir))
+
+export const wasRetired = (dir: string): boolean =>
+  existsSync(dir) && namesIn(dir).some((name) => name.startsWith(RETIRED))
+
+/** The folder of the CA that the rotation replaces, wherever the rotation is. */
+export const oldOf = (dir: string): string => (existsSync(previousOf(dir)) ? previousOf(dir) : dir)
+
+/** Why `next` cannot be activated, or null: it must be whole and of one CA; the root's key may be kept elsewhere. */
+export async function faultOfNext(dir: string): Promise<string | null> {
+  const next = nextOf(dir)
+  try {
+    await loadFolder(next)
+    const root = showCertificates(readCaFile(next, CA_FILES.root))[0]
+    const top = showCertificates(readCaFile(next, CA_FILES.issuing)).at(-1)
+    return root?.fingerprint === top?.fingerprint
+      ? null
+      : `${next}: ${CA_FILES.root} is not the root of ${CA_FILES.issuing}`
+  } catch (error) {
+    if (error instanceof CommandError) return error.message
+    throw error
+  }
+}
+
+export function refuseStrays(dir: string): void {
+  const next = nextOf(dir)
+  const known: readonly string[] = Object.values(CA_FILES)
+  const strays = namesIn(next).filter((name) => !known.includes(name))
+  if (strays.length > 0) {
+    throw new CommandError(
+      `${next} holds what is not of a CA, move it away: ${strays.map((name) => JSON.stringify(name)).join(', ')}`,
+    )
+  }
+}
+
+function namesIn(dir: string): string[] {
+  try {
+    return readdirSync(dir)
+  } catch (error) {
+    throw new CommandError(`${dir} cannot be read (${codeOf(error)})`)
+  }
+}
+
+/** Makes `next`, in place of one that was cut off. */
+export function placeNext(dir: string, ca: CaFolder): void {
+  const next = nextOf(dir)
+  changing(dir, () => {
+    remove(unfinished(next))
+    writeCaFolder(unfinished(next), ca)
+    if (existsSync(next)) rmSync(next, { recursive: true })
+    renameSync(unfinished(next), next)
+  })
+}
+
+/** Makes the CA of `next` the one of the folder, and the one of the folder that of `previous`. */
+export function exchange(dir: string): void {
+  const [next, previous] = [nextOf(dir), previousOf(dir)]
+  const ofOld = keyBelongs(dir, oldOf(dir))
+  if (existsSync(join(dir, CA_FILES.rootKey)) && !ofOld && !keyBelongs(dir, next)) throw foreignKey(dir)
+  if (existsSync(join(next, CA_FILES.rootKey)) && !keyBelongs(next, next)) throw foreignKey(next)
+  const old = existsSync(previous) ? null : ALWAYS_THERE.map((name) => [name, readCaFile(dir, name)] as const)
+  const names = Object.values(CA_FILES).filter((name) => existsSync(join(next, name)))
+  const made = names.map((name) => [name, readCaFile(next, name)] as const)
+  changing(dir, () => {
+    if (old !== null) {
+      remove(unfinished(previous))
+      mkdirSync(unfinished(previous), { mode: 0o700 })
+      for (const [name, content] of old) replaceFile(join(unfinished(previous), name), content, modeOf(name))
+      renameSync(unfinished(previous), previous)
+    }
+    if (ofOld) renameSync(join(dir, CA_FILES.rootKey), join(previous, CA_FILES.rootKey))
+    for (const [name, content] of made) replaceFile(join(dir, name), content, modeOf(name))
+  })
+}
+
+/** Ends the activation; no key stays behind where an earlier end was cut off. */
+export function removeNext(dir: string): void {
+  const next = nextOf(dir)
+  changing(dir, () => {
+    remove(unfinished(next))
+    if (existsSync(next)) renameSync(next, unfinished(next))
+    remove(unfinished(next))
+  })
+}
+
+/** `at`: RFC 3339. */
+export function putAway(dir: string, at: string): void {
+  changing(dir, () => renameSync(previousOf(dir), join(dir, `${RETIRED}${at.replaceAll(':', '')}`)))
+}
+
+/** A file for the owner alone, whole or not there at all, whatever stood in its place. */
+export function writeSecretFile(dir: string, name: string, content: string): void {
+  changing(dir, () => replaceFile(join(dir, name), content, 0o600))
+}
+
+/** The root's key is kept elsewhere, as it should be, or may be. */
+const ALWAYS_THERE = [CA_FILES.root, CA_FILES.issuingKey, CA_FILES.issuing]
+
+const modeOf = (name: string): number => (name === CA_FILES.rootKey || name === CA_FILES.issuingKey ? 0o600 : 0o644)
+
+/** Whether the root's key in one folder is that of the root in another: where files lie tells nothing of it. */
+function keyBelongs(keyDir: string, rootDir: string): boolean {
+  if (!existsSync(join(keyDir, CA_FILES.rootKey))) return false
+  const [key, root] = [readCaFile(keyDir, CA_FILES.rootKey), readCaFile(rootDir, CA_FILES.root)]
+  try {
+    return new X509Certificate(root).checkPrivateKey(createPrivateKey(key))
+  } catch {
+    return false
+  }
+}
+
+const foreignKey = (dir: string): CommandError =>
+  new CommandError(
+    `${join(dir, CA_FILES.rootKey)} is not seen to be the key of a root here (has it a passphrase?): move it away first`,
+  )
+
+function replaceFile(path: string, content: string, mode: number): void {
+  remove(unfinished(path))
+  writeFileSync(unfinished(path), content, { mode, flag: 'wx', flush: true })
+  renameSync(unfinished(path), path)
+}
+
+const remove = (path: string): void => rmSync(path, { recursive: true, force: true })
+
+function changing(dir: string, work: () => void): void {
+  try {
+    work()
+  } catch (error) {
+    if (error instanceof CommandError) throw error
+    throw new CommandError(`cannot write to ${dir}: ${codeOf(error)}`)
+  }
+}

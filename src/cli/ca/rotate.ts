@@ -1,0 +1,204 @@
+// `muster ca rotate`: a new CA beside the old one, in three steps. The file `secrets.json` always holds what the Worker
+// is to be given next; a step that is done already writes it again.
+
+import { join } from 'node:path'
+import { rfc3339, systemClock, toEpochSeconds } from '../../protocol/time.ts'
+import { CommandError, command, group, print, type SharedOptions } from '../command.ts'
+import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaFile, showCertificates } from './folder.ts'
+import { liveCertificates } from './live.ts'
+import {
+  exchange,
+  faultOfNext,
+  isActivating,
+  nextOf,
+  oldOf,
+  placeNext,
+  previousOf,
+  putAway,
+  refuseStrays,
+  removeNext,
+  rotationState,
+  wasRetired,
+  writeSecretFile,
+} from './rotate-folder.ts'
+
+interface RotateOptions extends SharedOptions {
+  readonly dir: string
+}
+
+interface ActivateOptions extends RotateOptions {
+  readonly url?: string
+  readonly force?: true
+}
+
+interface RetireOptions extends RotateOptions {
+  readonly force?: true
+}
+
+const SECRETS = 'secrets.json'
+
+/** One sentence: where the rotation is, and what comes next. */
+export function rotationText(dir: string): string {
+  switch (rotationState(dir)) {
+    case 'none':
+      return 'no rotation is under way; it starts with `muster ca rotate prepare`'
+    case 'prepared':
+      return 'rotation prepared: the old CA signs, the bundle shall have both roots; next: `muster ca rotate activate`'
+    case 'activated':
+      return 'rotation activated: the new CA signs, certificates of the old one are accepted; next: `muster ca rotate retire`'
+  }
+}
+
+export function rotateCommand() {
+  const rotate = group('rotate', 'replace the certificate authority while runners go on').addHelpText('after', HELP)
+  const step = (name: string, summary: string) =>
+    command(name, summary).option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
+  rotate.addCommand(
+    step('prepare', 'make the new CA and put its root into the bundle').action((options: RotateOptions) =>
+      prepare(options),
+    ),
+  )
+  rotate.addCommand(
+    step('activate', 'let the new CA sign; certificates of the old one stay good')
+      .option('--url <url>', 'address of the live Muster, whose bundle must have both roots')
+      .option('--force', 'activate without a look at the bundle: whoever lacks the new root trusts nothing new')
+      .action((options: ActivateOptions) => activate(options)),
+  )
+  rotate.addCommand(
+    step('retire', 'accept the old CA no more; refused while live runners hold its certificates')
+      .option('--force', 'retire it all the same: those runners must enroll anew')
+      .action((options: RetireOptions) => retire(options)),
+  )
+  return rotate
+}
+
+const HELP = `
+  prepare    the old CA signs, the bundle has both roots
+  activate   the new CA signs, the bundle has both roots; wait a day after prepare, so that all have the bundle
+  retire     the old CA is gone
+Each step writes ${SECRETS} into the CA folder, and the Worker learns it at once with: npx wrangler secret bulk
+A step that is done already makes nothing new, and writes the same file again.`
+
+async function prepare({ dir, ...options }: RotateOptions): Promise<void> {
+  if (rotationState(dir) === 'activated' || isActivating(dir)) throw outOfOrder(dir)
+  const again = rotationState(dir) === 'prepared'
+  if (again) refuseStrays(dir)
+  const fault = again ? await faultOfNext(dir) : null
+  if (!again || fault !== null) {
+    await loadFolder(dir)
+    readCaFile(dir, CA_FILES.root)
+    const { createCa } = await import('./create.ts')
+    placeNext(dir, await createCa({ development: false, now: toEpochSeconds(systemClock()) }))
+  }
+  writeSecrets(dir, { CA_TRUST: readCaFile(nextOf(dir), CA_FILES.root) })
+  report(dir, options, again && fault === null)
+  if (fault !== null) warn(`begun anew, since the CA that was prepared could not be used: ${fault}`)
+}
+
+async function activate({ dir, url, force, ...options }: ActivateOptions): Promise<void> {
+  const state = rotationState(dir)
+  if (state === 'none') throw outOfOrder(dir)
+  if (state === 'prepared') {
+    refuseStrays(dir)
+    const fault = await faultOfNext(dir)
+    if (fault !== null) {
+      throw new CommandError(`${fault}${isActivating(dir) ? '' : ' (`muster ca rotate prepare` begins anew)'}`)
+    }
+    if (force) warn('activated without a look at the bundle: whoever lacks the new root trusts nothing that it signs')
+    else await seeRoots(dir, url)
+    exchange(dir)
+  }
+  await loadFolder(dir)
+  const previous = previousOf(dir)
+  writeSecrets(dir, {
+    CA_KEY: readCaFile(dir, CA_FILES.issuingKey),
+    CA_CERT: readCaFile(dir, CA_FILES.issuing),
+    CA_PREVIOUS: leafIssuerOf(previous),
+    CA_TRUST: readCaFile(previous, CA_FILES.root),
+  })
+  removeNext(dir)
+  report(dir, options, state === 'activated')
+}
+
+async function retire({ dir, force, ...options }: RetireOptions): Promise<void> {
+  const state = rotationState(dir)
+  const again = state === 'none' && wasRetired(dir)
+  if (state !== 'activated' && !again) throw outOfOrder(dir)
+  const now = toEpochSeconds(systemClock())
+  if (!force && !again) {
+    const issuer = await issuerOf(previousOf(dir))
+    const { withDatabase } = await import('../store/database.ts')
+    const { countUnderIssuer } = await import('../../worker/store/enrollments.ts')
+    const runners = await withDatabase(options, (db) => countUnderIssuer(db, issuer, now))
+    if (runners > 0) {
+      throw new CommandError(
+        `${runners} live ${runners === 1 ? 'runner holds a certificate' : 'runners hold certificates'} of the old CA (a row of the fleet may be an hour old): wait, or --force and let them enroll anew`,
+      )
+    }
+  }
+  writeSecrets(dir, { CA_PREVIOUS: '', CA_TRUST: '' })
+  if (!again) putAway(dir, rfc3339(now))
+  report(dir, options, again)
+}
+
+/** What `secrets.json` gives the Worker is one change: key and certificate must never be seen apart. */
+function writeSecrets(dir: string, secrets: Readonly<Record<string, string>>): void {
+  writeSecretFile(dir, SECRETS, `${JSON.stringify(secrets, null, 2)}\n`)
+}
+
+const outOfOrder = (dir: string): CommandError => new CommandError(`${dir}: ${rotationText(dir)}`)
+
+function warn(text: string): void {
+  process.stderr.write(`muster: ${text}\n`)
+}
+
+/** `again`: the step was done before. */
+function report(dir: string, options: SharedOptions, again: boolean): void {
+  const secrets = join(dir, SECRETS)
+  const certificates = showCertificates(readCaFile(dir, CA_FILES.issuing))
+  print(options, { dir, rotation: rotationState(dir), again, secrets, certificates }, () =>
+    [
+      ...(again ? [`done already: nothing is made anew, and ${secrets} is written again`] : []),
+      rotationText(dir),
+      '',
+      'now:',
+      `  npx wrangler secret bulk ${secrets}${options.env === undefined ? '' : ` --env ${options.env}`}`,
+      `  then remove ${secrets}`,
+    ].join('\n'),
+  )
+}
+
+/** The old issuing certificate alone: CA_PREVIOUS accepts what these signed, and a root signs no leaf. */
+function leafIssuerOf(dir: string): string {
+  const text = readCaFile(dir, CA_FILES.issuing)
+  const end = '-----END CERTIFICATE-----'
+  return `${text.slice(0, text.indexOf(end) + end.length)}\n`
+}
+
+async function issuerOf(dir: string): Promise<string> {
+  const { loadAuthority } = await import('../../worker/ca/authority.ts')
+  const loaded = await loadAuthority({
+    caKey: readCaFile(dir, CA_FILES.issuingKey),
+    caCert: readCaFile(dir, CA_FILES.issuing),
+    allowDevelopment: true,
+  })
+  if (!loaded.ok) throw new CommandError(`${dir}: ${loaded.error.detail}`)
+  return loaded.value.issuerKeyId
+}
+
+/** Both roots are in the bundle before the new one signs. */
+async function seeRoots(dir: string, url: string | undefined): Promise<void> {
+  if (url === undefined) {
+    throw new CommandError('--url is missing: the live Muster, whose bundle must have both roots (or --force)')
+  }
+  const live = await liveCertificates(url)
+  const lacks = (folder: string) => {
+    const [root] = showCertificates(readCaFile(folder, CA_FILES.root))
+    return !live.some(({ fingerprint }) => fingerprint === root?.fingerprint)
+  }
+  if (lacks(oldOf(dir)))
+    throw new CommandError(`the bundle at ${url} has not the root of ${dir}: is it another Muster?`)
+  if (lacks(nextOf(dir))) {
+    throw new CommandError(`the bundle at ${url} has not the new root yet: give it CA_TRUST first, and wait a day`)
+  }
+}

@@ -1,0 +1,32 @@
+// One leaf certificate of ours, as the record that is made before it is signed. No I/O.
+
+import type { ProvenMode } from './modes.ts'
+import type { EpochSeconds } from './time.ts'
+
+/** What differs from one certificate of an enrollment to the next. The same content can be signed again. */
+export interface LeafContent {
+  /** 16 octets in hexadecimal. */
+  readonly serial: string
+  /** SHA-256 of the SubjectPublicKeyInfo, in hexadecimal. */
+  readonly publicKeyHash: string
+  readonly spiffeId: string
+  readonly notBefore: EpochSeconds
+  readonly notAfter: EpochSeconds
+  /** Key identifier of the issuing certificate, in hexadecimal. */
+  readonly issuer: string
+}
+
+/** What stays the same in every certificate of an enrollment: its subject. */
+export interface LeafSubject {
+  /** CN: UUIDv7. */
+  readonly enrollmentId: string
+  /** O. */
+  readonly tenant: string
+  /** OU, first part: how the holder proved itself at enrollment. */
+  readonly mode: ProvenMode
+  /** OU, second part: AWS account, cluster name or empty. */
+  readonly source: string
+}
+
+/** Everything that a leaf certificate says. */
+export type Leaf = LeafContent & LeafSubject

@@ -1,0 +1,167 @@
+// RUNNER_IDENTITY_DIR: the identity of one runner across restarts, and the key of an enrollment under way.
+//   instance-id      who the folder belongs to
+//   identity.json    certificate, chain, trust bundle and key
+//   enrollment.json  key and CSR that a single-use token may already have been spent on
+
+import { randomUUID } from 'node:crypto'
+import { chmodSync, constants, existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
+import { type EpochSeconds, rfc3339 } from '../../protocol/time.ts'
+import { readBounded } from '../evidence/token-source.ts'
+import { FOREIGN } from '../exit.ts'
+import { causeOf } from '../log.ts'
+import { removeTemporaries, tryWriting, writeAtomically } from './atomic-file.ts'
+import { type Identity, readIdentity } from './identity.ts'
+import { keyPem, type RequestKey, readKey } from './keys.ts'
+
+const OWNER = 'instance-id'
+const IDENTITY = 'identity.json'
+const ENROLLMENT = 'enrollment.json'
+const ASIDE = 'identity.json.set-aside'
+const FILE_BYTES = 256 * 1024
+const VERSION = 1
+
+/** Nothing there, an identity, or a file that is not used for `why`. */
+export type Persisted = { readonly identity: Identity; readonly wasOpen: boolean } | { readonly ignored: string } | null
+
+export class IdentityDir {
+  readonly #folder: string
+  readonly #owner: string
+  /** Why nothing can be written here, found out before a token is spent; null where it can. */
+  readonly unwritable: unknown
+
+  private constructor(folder: string, owner: string, unwritable: unknown) {
+    this.#folder = folder
+    this.#owner = owner
+    this.unwritable = unwritable
+  }
+
+  /** Throws where the folder belongs to nobody yet and cannot be written: then there is nothing to read either. */
+  static open(folder: string): IdentityDir {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    let owner = readOwner(folder)
+    if (owner === null) {
+      owner = randomUUID()
+      writeAtomically(folder, OWNER, `${owner}\n`)
+    }
+    return new IdentityDir(folder, owner, obstacleTo(folder))
+  }
+
+  /** The identity that this folder's own runner wrote. */
+  load(): Persisted {
+    const reading = this.#read(IDENTITY)
+    if (reading === null || 'ignored' in reading) return reading
+    const { version, owner, certificate, chain, trustBundle, key, runnerId } = reading.fields
+    if (version !== VERSION) return { ignored: 'persisted identity was written by another version — ignoring' }
+    if (owner !== this.#owner) return { ignored: FOREIGN }
+    const isText = (value: unknown): value is string => typeof value === 'string'
+    if (!isText(certificate) || !isText(chain) || !isText(trustBundle) || !isText(key))
+      return ignored('a field is missing')
+    if (runnerId !== null && !isText(runnerId)) return ignored('a field is missing')
+    const privateKey = readKey(key)
+    if (privateKey === null) return ignored('its key cannot be read')
+    const identity = readIdentity({ certificate, chain, trustBundle, key: privateKey, runnerId })
+    return 'fault' in identity ? ignored(identity.fault) : { identity, wasOpen: reading.wasOpen }
+  }
+
+  /** Throws where it cannot be written; then no older identity is left either, if that can be helped. */
+  save({ certificate, chain, trustBundle, key, runnerId }: Identity): void {
+    const fields = { certificate, chain, trustBundle, key: keyPem(key), runnerId }
+    try {
+      this.#write(IDENTITY, fields)
+    } catch (error) {
+      // A certificate that has been followed by another would look like a clone to the control plane.
+      try {
+        rmSync(join(this.#folder, IDENTITY), { force: true })
+      } catch (removal) {
+        throw new Error(`${causeOf(error)}; the former identity stays: ${causeOf(removal)}`)
+      }
+      throw error
+    }
+  }
+
+  /** Keeps the file under another name: it was refused or cannot be read, and may be of use to its owner. */
+  setAside(): void {
+    const aside = join(this.#folder, ASIDE)
+    renameSync(join(this.#folder, IDENTITY), aside)
+    // One that was never read (too large) may be open to others; a link is not followed.
+    if (lstatSync(aside).isFile()) tighten(aside)
+  }
+
+  /** The key of an enrollment that began less than ten minutes ago: the control plane still honours a retry with it. */
+  loadRequest(now: EpochSeconds): RequestKey | null {
+    const reading = this.#read(ENROLLMENT)
+    if (reading === null || 'ignored' in reading) return null
+    const { version, owner, startedAt, key, csr, nonce } = reading.fields
+    if (version !== VERSION || owner !== this.#owner) return null
+    if (typeof startedAt !== 'string' || typeof key !== 'string') return null
+    if (typeof csr !== 'string' || typeof nonce !== 'string') return null
+    const age = now - Date.parse(startedAt) / 1000
+    const privateKey = age >= 0 && age < SAME_KEY_RETRY ? readKey(key) : null
+    return privateKey === null ? null : { key: privateKey, csr, nonce }
+  }
+
+  saveRequest({ key, csr, nonce }: RequestKey, now: EpochSeconds): void {
+    this.#write(ENROLLMENT, { startedAt: rfc3339(now), key: keyPem(key), csr, nonce })
+  }
+
+  forgetRequest(): void {
+    rmSync(join(this.#folder, ENROLLMENT), { force: true })
+  }
+
+  #write(name: string, fields: Readonly<Record<string, string | null>>): void {
+    const text = JSON.stringify({ version: VERSION, owner: this.#owner, ...fields }, null, 2)
+    writeAtomically(this.#folder, name, `${text}\n`)
+  }
+
+  /** Its mode is put right where others could read it: it was copied here, or fsGroup opened it. */
+  #read(
+    name: string,
+  ): { readonly fields: JsonObject; readonly wasOpen: boolean } | { readonly ignored: string } | null {
+    const path = join(this.#folder, name)
+    try {
+      // Never through a symbolic link.
+      const text = readBounded(path, FILE_BYTES, constants.O_NOFOLLOW)
+      const wasOpen = (statSync(path).mode & 0o077) !== 0
+      if (wasOpen) tighten(path)
+      const reading = readJson(new TextEncoder().encode(text))
+      return reading.ok && isObject(reading.value)
+        ? { fields: reading.value, wasOpen }
+        : ignored('it is not one JSON object')
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? String(error.code) : 'not a file of ours'
+      return code === 'ENOENT' && !existsSync(path) ? null : ignored(`it cannot be read (${code})`)
+    }
+  }
+}
+
+function tighten(path: string): void {
+  try {
+    chmodSync(path, 0o600)
+  } catch {
+    // Another owner's file: the next identity will be written as ours.
+  }
+}
+
+const ignored = (why: string) => ({ ignored: `persisted identity cannot be used: ${why} — ignoring` })
+
+function obstacleTo(folder: string): unknown {
+  try {
+    for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(folder, name)
+    tryWriting(folder, IDENTITY)
+    return null
+  } catch (error) {
+    return error
+  }
+}
+
+function readOwner(folder: string): string | null {
+  try {
+    const owner = readBounded(join(folder, OWNER), 128, constants.O_NOFOLLOW).trim()
+    return owner === '' ? null : owner
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,72 @@
+// An open tunnel: frames that come, pings that go, and why it closed.
+
+import type { WebSocket } from 'ws'
+import { PING, PONG, parseControlFrame, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
+import type { Identity } from '../identity/identity.ts'
+
+const PING_EVERY = 20_000
+/** Together half a minute: for so long may a dead tunnel look open. */
+const PONG_WITHIN = 10_000
+/** A clean close waits for the other side this long. */
+const CLOSE_GRACE = 1000
+const GOING_AWAY = 1001
+/** What the platform reports for a connection that ended without a close frame (RFC 6455 §7.4.1). */
+const ABNORMAL = 1006
+
+/** An open tunnel, as its keeper sees it. */
+export interface Link {
+  /** Whose certificate it was opened with. */
+  readonly identity: Identity
+  /** The close code. */
+  readonly closed: Promise<number>
+  /** Called when an operator asks the runner to finish. */
+  onDrain: () => void
+  readonly close: () => Promise<void>
+}
+
+export class SocketLink implements Link {
+  readonly identity: Identity
+  readonly closed: Promise<number>
+  onDrain: () => void = () => {}
+  readonly #socket: WebSocket
+  #silence: NodeJS.Timeout | undefined
+
+  constructor(socket: WebSocket, identity: Identity) {
+    this.#socket = socket
+    this.identity = identity
+    const pinging = setInterval(() => this.#ping(), PING_EVERY)
+    socket.removeAllListeners('error')
+    socket.on('error', () => socket.terminate())
+    socket.on('message', (data, isBinary) => this.#receive(isBinary ? null : String(data)))
+    this.closed = new Promise((resolve) => {
+      const end = (code: number): void => {
+        clearInterval(pinging)
+        clearTimeout(this.#silence)
+        resolve(code)
+      }
+      socket.on('close', end)
+      if (socket.readyState === socket.CLOSED) end(ABNORMAL)
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#socket.close(GOING_AWAY)
+    const limit = setTimeout(() => this.#socket.terminate(), CLOSE_GRACE)
+    await this.closed
+    clearTimeout(limit)
+  }
+
+  /** The edge answers each ping by itself: silence means that the connection is gone. */
+  #ping(): void {
+    this.#silence = setTimeout(() => this.#socket.terminate(), PONG_WITHIN)
+    this.#socket.send(PING)
+  }
+
+  #receive(text: string | null): void {
+    clearTimeout(this.#silence)
+    if (text === PONG) return
+    const frame = text === null ? null : parseControlFrame(text)
+    if (frame?.type === 'drain') this.onDrain()
+    else this.#socket.close(TUNNEL_CLOSE.protocolError)
+  }
+}

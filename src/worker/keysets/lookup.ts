@@ -1,0 +1,166 @@
+// How a request finds the key that a token names: isolate memory → KV → the KeyDirectory object.
+// Kept are values, never promises: what one request waits for, another must not.
+
+import { KEY_SET_LIFE, KEY_SET_MEMORY, KEY_SET_OVERDUE, KEY_SET_UNUSABLE_MEMORY } from '../../protocol/limits.ts'
+import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
+import {
+  type EpochMilliseconds,
+  epochMilliseconds,
+  type Seconds,
+  seconds,
+  toMilliseconds,
+} from '../../protocol/time.ts'
+import type { Cluster } from '../../trust/compiled.ts'
+import type { DirectoryAnswer } from './directory.ts'
+import { importKey, type KeyAlgorithm } from './jwks/parse.ts'
+import { namesOf, type Snapshot, unseal } from './snapshot.ts'
+
+export interface KeySetSources {
+  readonly clusters: readonly Cluster[]
+  /** An entry of KV, as text. */
+  readonly readEntry: (name: string) => Promise<string | null>
+  /** Null where no key can be derived: then nothing in KV can be believed. */
+  readonly sealingKey: () => Promise<CryptoKey | null>
+  readonly askDirectory: (cluster: string, kid: string) => Promise<DirectoryAnswer | null>
+  /** Has every set fetched anew; gives the sequence that has come of it. */
+  readonly refreshDirectory: () => Promise<number>
+}
+
+/** A key to verify with, and the one algorithm that it is for. */
+export interface FoundKey {
+  readonly alg: KeyAlgorithm
+  readonly key: CryptoKey
+}
+
+/** The key of that cluster under that `kid`. */
+export type FindKey = (cluster: Cluster, kid: string, now: EpochMilliseconds) => Promise<Outcome<FoundKey>>
+
+export interface KeySets {
+  readonly find: FindKey
+  /** Has every cluster's set fetched anew, and goes by nothing older from then on. */
+  readonly refresh: () => Promise<void>
+}
+
+/** What an isolate remembers of one cluster. */
+interface Memory {
+  readonly snapshot: Snapshot
+  readonly until: EpochMilliseconds
+  readonly fault: Refusal | null
+  readonly retryAt: EpochMilliseconds | null
+  /** Imported so far, by `kid`. */
+  readonly imported: Map<string, FoundKey>
+}
+
+export function makeKeySets(sources: KeySetSources): KeySets {
+  const memories = new Map<string, Memory>()
+  /** Until when an unknown `kid` is not worth a call to the object: outlives the sets. */
+  const coolUntil = new Map<string, EpochMilliseconds>()
+  let newest = 0
+  let names: Awaited<ReturnType<typeof namesOf>> | null = null
+
+  return { find, refresh: async () => supersede(await sources.refreshDirectory()) }
+
+  async function find(cluster: Cluster, kid: string, now: EpochMilliseconds): Promise<Outcome<FoundKey>> {
+    const { name } = cluster
+    let memory = recall(name, now) ?? (await fromKv(cluster, now))
+    const isCool = now < (coolUntil.get(name) ?? now)
+    if (memory === null || !(isCool || isTold(memory, kid))) {
+      memory = await fromDirectory(name, kid, now)
+      if (memory === null) return refuse('key_directory_unavailable')
+    }
+    return keyIn(memory, kid, now)
+  }
+
+  function recall(name: string, now: EpochMilliseconds): Memory | null {
+    const memory = memories.get(name)
+    return memory !== undefined && now < memory.until ? memory : null
+  }
+
+  /** Null where KV has nothing to go by: then the object is asked. Bad news from KV may be a minute old, so it is, too. */
+  async function fromKv(cluster: Cluster, now: EpochMilliseconds): Promise<Memory | null> {
+    names ??= await namesOf(sources.clusters)
+    const entry = names.entries.get(cluster.name)
+    const key = await sources.sealingKey()
+    if (entry === undefined || key === null) return null
+    const text = await sources.readEntry(entry).catch(() => null)
+    const snapshot = text === null ? null : await unseal(key, entry, text)
+    if (snapshot === null || snapshot.roster !== names.roster || snapshot.sequence < newest) return null
+    if (snapshot.state !== 'usable' || isOlder(snapshot, KEY_SET_OVERDUE, now)) return null
+    return remember(cluster.name, snapshot, now, null)
+  }
+
+  async function fromDirectory(name: string, kid: string, now: EpochMilliseconds): Promise<Memory | null> {
+    const answer = await sources.askDirectory(name, kid).catch(logged)
+    if (answer === null) return null
+    if (answer.refetchAt !== null) coolUntil.set(name, answer.refetchAt)
+    return remember(name, answer.snapshot, now, answer)
+  }
+
+  function remember(name: string, snapshot: Snapshot, now: EpochMilliseconds, answer: DirectoryAnswer | null): Memory {
+    const span = snapshot.state === 'usable' ? KEY_SET_MEMORY : KEY_SET_UNUSABLE_MEMORY
+    const retryAt = answer?.retryAt ?? null
+    const forgottenAt = now + toMilliseconds(span)
+    const memory: Memory = {
+      snapshot,
+      until: epochMilliseconds(retryAt !== null && retryAt > now ? Math.min(forgottenAt, retryAt) : forgottenAt),
+      fault: answer?.fault ?? null,
+      retryAt,
+      imported: new Map(),
+    }
+    supersede(snapshot.sequence)
+    // An answer that was overtaken on its way serves the request that waited for it, and no other.
+    if (snapshot.sequence === newest) memories.set(name, memory)
+    return memory
+  }
+
+  /** A newer snapshot speaks for all clusters: what it may have changed of the others is asked for anew. */
+  function supersede(sequence: number): void {
+    if (sequence <= newest) return
+    memories.clear()
+    newest = sequence
+  }
+}
+
+/** Whether there is nothing to ask: the key is there, or the set is not and the object has said so of late. */
+const isTold = ({ snapshot }: Memory, kid: string): boolean =>
+  snapshot.state === 'never' || snapshot.state === 'stale' || snapshot.keys.some((key) => key.kid === kid)
+
+function logged(error: unknown): null {
+  console.error(JSON.stringify({ level: 'error', message: 'key directory unavailable', error: String(error) }))
+  return null
+}
+
+const isOlder = ({ fetchedAt }: Snapshot, span: Seconds, now: EpochMilliseconds): boolean =>
+  fetchedAt === null || now > fetchedAt + toMilliseconds(span)
+
+async function keyIn(memory: Memory, kid: string, now: EpochMilliseconds): Promise<Outcome<FoundKey>> {
+  const { snapshot, imported, fault } = memory
+  switch (snapshot.state) {
+    case 'never': {
+      const reason = fault?.reason === 'jwks_uri_refused' ? 'jwks_uri_refused' : 'keys_never_fetched'
+      return refuse(reason, { ...detailOf(fault), ...retryAfter(memory, now) })
+    }
+    case 'stale':
+      return refuse('keys_stale', { ...detailOf(fault), ...retryAfter(memory, now) })
+    case 'shared':
+      return refuse('keys_shared')
+    case 'usable':
+      break
+  }
+  if (isOlder(snapshot, KEY_SET_LIFE, now)) return refuse('keys_stale')
+  if (snapshot.keys.length === 0) return refuse('keys_none_usable')
+  const found = snapshot.keys.find((key) => key.kid === kid)
+  if (found === undefined) return refuse('key_unknown')
+  const ready = imported.get(kid) ?? { alg: found.alg, key: await importKey(found) }
+  imported.set(kid, ready)
+  return ok(ready)
+}
+
+const detailOf = (fault: Refusal | null) => (fault?.detail === undefined ? {} : { detail: fault.detail })
+
+/** To come back earlier would be in vain. */
+function retryAfter({ retryAt }: Memory, now: EpochMilliseconds): { retryAfter?: Seconds } {
+  if (retryAt === null || retryAt <= now) return {}
+  return { retryAfter: seconds(Math.max(1, Math.ceil((retryAt - now) / 1000))) }
+}

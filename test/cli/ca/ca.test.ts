@@ -1,0 +1,218 @@
+import { spawn } from 'node:child_process'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseEnv } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { withDatabase } from '../../../src/cli/store/database.ts'
+import { parsePem } from '../../../src/protocol/pem.ts'
+import { isUuidv7 } from '../../../src/protocol/uuid.ts'
+import { loadAuthority } from '../../../src/worker/ca/authority.ts'
+import { verifyPresented } from '../../../src/worker/ca/presented.ts'
+import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
+
+const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
+const dir = mkdtempSync(join(tmpdir(), 'muster-ca-cli-'))
+afterAll(() => rmSync(dir, { recursive: true }))
+const path = (...names: string[]) => join(dir, ...names)
+const read = (...names: string[]) => readFileSync(path(...names), 'utf8')
+const modeOf = (...names: string[]) => (statSync(path(...names)).mode & 0o777).toString(8)
+
+function muster(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [MAIN, ...args], { cwd: dir, env: { ...process.env, NO_COLOR: '1' } })
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (chunk) => (stdout += chunk))
+  child.stderr.on('data', (chunk) => (stderr += chunk))
+  return new Promise((resolve) => child.on('close', (code) => resolve({ code, stdout, stderr })))
+}
+
+const SHARED = ['--trust', 'trust.yaml', '--persist-to', 'state']
+
+beforeAll(async () => {
+  writeFileSync(path('trust.yaml'), 'trustDomain: rootpilot\ntenants:\n  - slug: acme\n')
+  const made = await muster('ca', 'init', '--dir', 'ca', '--dev-vars', '--json')
+  expect(made).toMatchObject({ code: 0, stderr: '' })
+  expect(JSON.parse(made.stdout)).toMatchObject({
+    dir: 'ca',
+    files: ['ca/root.key.pem', 'ca/root.pem', 'ca/issuing.key.pem', 'ca/issuing.pem', '.dev.vars'],
+  })
+})
+
+describe('muster ca init', () => {
+  test('writes four files, the keys for the owner alone', () => {
+    expect(readdirSync(path('ca')).sort()).toEqual(['issuing.key.pem', 'issuing.pem', 'root.key.pem', 'root.pem'])
+    expect(modeOf('ca', 'root.key.pem')).toBe('600')
+    expect(modeOf('ca', 'issuing.key.pem')).toBe('600')
+    expect(modeOf('.dev.vars')).toBe('600')
+  })
+
+  test('makes a root and an issuing certificate whose keys are theirs', async () => {
+    const root = new X509Certificate(read('ca', 'root.pem'))
+    const issuing = new X509Certificate(read('ca', 'issuing.pem'))
+    expect(root.verify(root.publicKey)).toBe(true)
+    expect(issuing.verify(root.publicKey)).toBe(true)
+    expect([root.ca, issuing.ca]).toEqual([true, true])
+    expect(root.checkPrivateKey(createPrivateKey(read('ca', 'root.key.pem')))).toBe(true)
+    expect(issuing.checkPrivateKey(createPrivateKey(read('ca', 'issuing.key.pem')))).toBe(true)
+    expect(read('ca', 'issuing.pem').endsWith(read('ca', 'root.pem'))).toBe(true)
+  })
+
+  test('the deployed Muster loads it', async () => {
+    const secrets = { caKey: read('ca', 'issuing.key.pem'), caCert: read('ca', 'issuing.pem'), allowDevelopment: false }
+    expect((await loadAuthority(secrets)).ok).toBe(true)
+  })
+
+  test('.dev.vars holds the same secrets', () => {
+    expect(parseEnv(read('.dev.vars'))).toEqual({
+      CA_KEY: read('ca', 'issuing.key.pem'),
+      CA_CERT: read('ca', 'issuing.pem'),
+    })
+  })
+
+  test('says what to do next, and never shows a key', async () => {
+    const { code, stdout } = await muster('ca', 'init', '--dir', 'other')
+    expect(code).toBe(0)
+    expect(stdout).toContain('wrangler secret put CA_KEY < other/issuing.key.pem')
+    expect(stdout).not.toContain('PRIVATE')
+  })
+
+  test('overwrites nothing', async () => {
+    const before = read('ca', 'issuing.key.pem')
+    const again = await muster('ca', 'init', '--dir', 'ca')
+    expect(again).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'muster: ca/root.key.pem is there already: it is not overwritten\n',
+    })
+    expect(read('ca', 'issuing.key.pem')).toBe(before)
+    const vars = await muster('ca', 'init', '--dir', 'third', '--dev-vars')
+    expect(vars).toMatchObject({ code: 1, stderr: 'muster: .dev.vars is there already: it is not overwritten\n' })
+    expect(existsSync(path('third'))).toBe(false)
+  })
+
+  test('says where it cannot write', async () => {
+    expect(await muster('ca', 'init', '--dir', 'trust.yaml/ca')).toMatchObject({
+      code: 1,
+      stderr: 'muster: cannot write to trust.yaml/ca: ENOTDIR\n',
+    })
+  })
+})
+
+describe('muster ca show', () => {
+  test('tells a pair with its certificates', async () => {
+    const { code, stdout } = await muster('ca', 'show', '--dir', 'ca', '--json')
+    expect(code).toBe(0)
+    const shown = JSON.parse(stdout)
+    expect(shown).toMatchObject({ dir: 'ca', pair: true, fault: null })
+    const root = new X509Certificate(read('ca', 'root.pem'))
+    expect(shown.certificates).toHaveLength(2)
+    expect(shown.certificates[1].fingerprint).toBe(root.fingerprint256.replaceAll(':', '').toLowerCase())
+    expect((await muster('ca', 'show', '--dir', 'ca')).stdout).toContain('are a pair')
+  })
+
+  test('exits 1 where key and certificate do not belong together', async () => {
+    expect((await muster('ca', 'init', '--dir', 'mixed')).code).toBe(0)
+    copyFileSync(path('ca', 'issuing.key.pem'), path('mixed', 'issuing.key.pem'))
+    const { code, stdout } = await muster('ca', 'show', '--dir', 'mixed', '--json')
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject({ pair: false, fault: 'mixed: CA_KEY and CA_CERT are not a pair' })
+  })
+
+  test('names a folder that is not there', async () => {
+    expect(await muster('ca', 'show', '--dir', 'none')).toMatchObject({
+      code: 1,
+      stderr: 'muster: none/issuing.pem does not exist\n',
+    })
+  })
+
+  test('shows the roots that a running Muster hands out', async () => {
+    const server = createServer((request, response) => {
+      response.writeHead(request.url === '/api/bundle.pem' ? 200 : 404).end(read('ca', 'root.pem'))
+    }).listen(0, '127.0.0.1')
+    await new Promise((resolve) => server.once('listening', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const { code, stdout } = await muster('ca', 'show', '--url', url, '--json')
+    server.close()
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({
+      url,
+      certificates: [{ subject: expect.stringContaining('Muster Root') }],
+    })
+    const gone = await muster('ca', 'show', '--url', url)
+    expect(gone).toMatchObject({ code: 1, stderr: `muster: ${url}/api/bundle.pem gives no trust bundle\n` })
+    expect((await muster('ca', 'show', '--url', 'hello')).stderr).toBe('muster: --url "hello" is not a URL\n')
+  })
+})
+
+describe('muster ca issue', () => {
+  const issue = (...args: string[]) => muster('ca', 'issue', '--dir', 'ca', ...SHARED, ...args)
+
+  test('writes a provisioned certificate that a door accepts, and records it', async () => {
+    const made = await issue('--out', 'certs', '--tenant', 'acme', '--ttl', '720h', '--json')
+    expect(made).toMatchObject({ code: 0, stderr: '' })
+    const issued = JSON.parse(made.stdout)
+    expect(readdirSync(path('certs')).sort()).toEqual(['ca.pem', 'cert.pem', 'key.pem'])
+    expect(modeOf('certs', 'key.pem')).toBe('600')
+    expect(read('certs', 'ca.pem')).toBe(read('ca', 'root.pem'))
+
+    const leaf = new X509Certificate(read('certs', 'cert.pem'))
+    expect(leaf.checkPrivateKey(createPrivateKey(read('certs', 'key.pem')))).toBe(true)
+    expect(leaf.subject).toBe(`O=acme\nOU=provisioned:\nCN=${issued.enrollmentId}`)
+    expect(isUuidv7(issued.enrollmentId)).toBe(true)
+    expect(leaf.validToDate.getTime() - leaf.validFromDate.getTime()).toBe((720 * 3600 + 60) * 1000)
+    expect(read('certs', 'cert.pem').endsWith(new X509Certificate(read('ca', 'issuing.pem')).toString())).toBe(true)
+
+    const secrets = { caKey: read('ca', 'issuing.key.pem'), caCert: read('ca', 'issuing.pem'), allowDevelopment: false }
+    const authority = await loadAuthority(secrets)
+    const blocks = parsePem(read('certs', 'cert.pem'), 5)
+    const [block] = blocks.ok ? blocks.value : []
+    if (!authority.ok || block === undefined) throw new Error('unreadable')
+    const presented = await verifyPresented(authority.value, ['rootpilot'], block.bytes)
+    expect(presented.ok && presented.value).toMatchObject({
+      mode: 'provisioned',
+      tenant: 'acme',
+      serial: issued.serial,
+    })
+
+    const options = { persistTo: path('state'), trust: path('trust.yaml') }
+    const row = await withDatabase(options, (db) => findEnrollment(db, issued.enrollmentId))
+    expect(row).toMatchObject({
+      mode: 'provisioned',
+      tenant: 'acme',
+      serial: issued.serial,
+      publicKeyHash: presented.ok && presented.value.publicKeyHash,
+      endedAt: null,
+    })
+
+    const again = await issue('--out', 'certs', '--tenant', 'acme')
+    expect(again).toMatchObject({ code: 1, stderr: 'muster: certs/cert.pem is there already: it is not overwritten\n' })
+  })
+
+  test.each([
+    ['a tenant that the trust file lacks', ['--tenant', 'globex'], '--tenant "globex" is not in trust.yaml'],
+    ['more than 90 days', ['--tenant', 'acme', '--ttl', '2161h'], '--ttl "2161h" must be'],
+    ['days', ['--tenant', 'acme', '--ttl', '30d'], '--ttl "30d" must be'],
+    ['no time', ['--tenant', 'acme', '--ttl', '0s'], '--ttl "0s" must be'],
+    ['another folder', ['--tenant', 'acme', '--dir', 'none'], 'none/issuing.key.pem does not exist'],
+    ['a mixed folder', ['--tenant', 'acme', '--dir', 'mixed'], 'mixed: CA_KEY and CA_CERT are not a pair'],
+  ])('refuses %s in one line, and writes nothing', async (_, args, expected) => {
+    const { code, stderr } = await issue('--out', 'refused', ...args)
+    expect(code).toBe(1)
+    expect(stderr).toContain(expected)
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+    expect(existsSync(path('refused'))).toBe(false)
+  })
+})

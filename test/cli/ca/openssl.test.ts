@@ -1,0 +1,279 @@
+// OpenSSL as the judge of what the CA makes, and as a maker of what it must read.
+import { spawnSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
+import { createCa, createRunnerKey, createServerCertificate } from '../../../src/cli/ca/create.ts'
+import {
+  epochSeconds,
+  type Seconds,
+  seconds,
+  systemClock,
+  toEpochMilliseconds,
+  toEpochSeconds,
+} from '../../../src/protocol/time.ts'
+import { uuidv7 } from '../../../src/protocol/uuid.ts'
+import { type Authority, loadAuthority } from '../../../src/worker/ca/authority.ts'
+import { chainPem, spiffeBundle, trustBundlePem } from '../../../src/worker/ca/bundle.ts'
+import { readCsr } from '../../../src/worker/ca/csr.ts'
+import { issueCertificate } from '../../../src/worker/ca/issue.ts'
+import { newSerial, validityOf } from '../../../src/worker/ca/profile.ts'
+
+const installed = spawnSync('openssl', ['version']).status === 0
+if (!installed) console.warn('openssl is not installed: what it would judge is skipped')
+
+const dir = mkdtempSync(join(tmpdir(), 'muster-ca-'))
+afterAll(() => rmSync(dir, { recursive: true }))
+const path = (name: string) => join(dir, name)
+
+function openssl(...args: string[]): string {
+  const { status, stdout, stderr } = spawnSync('openssl', args, { encoding: 'utf8', cwd: dir })
+  if (status !== 0) throw new Error(`openssl ${args[0]}: ${stdout}${stderr}`)
+  return stdout + stderr
+}
+
+const now = () => toEpochSeconds(systemClock())
+
+async function load(caKey: string, caCert: string): Promise<Authority> {
+  const loaded = await loadAuthority({ caKey, caCert, allowDevelopment: false })
+  if (!loaded.ok) throw new Error(loaded.error.detail)
+  return loaded.value
+}
+
+async function issue(authority: Authority, at = now(), lifetime: Seconds = seconds(900)): Promise<string> {
+  const validity = validityOf(authority, at, lifetime)
+  if (!validity.ok) throw new Error(validity.error.detail)
+  const { pem } = await issueCertificate(authority, {
+    serial: newSerial(),
+    enrollmentId: uuidv7(toEpochMilliseconds(at)),
+    spki: (await createRunnerKey()).spki,
+    tenant: 'acme',
+    organizationalUnit: 'aws-sts:123456789012',
+    spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
+    ...validity.value,
+  })
+  return pem
+}
+
+/** Verifies a leaf with nothing but what a runner is given. */
+function verify(authority: Authority, leaf: string, at = now()): void {
+  writeFileSync(path('leaf.pem'), leaf)
+  writeFileSync(path('chain.pem'), chainPem(authority))
+  writeFileSync(path('roots.pem'), trustBundlePem(authority))
+  const chain = chainPem(authority) === '' ? [] : ['-untrusted', 'chain.pem']
+  for (const purpose of ['sslclient', 'sslserver']) {
+    const options = ['-x509_strict', '-check_ss_sig', '-purpose', purpose, '-attime', `${at}`, '-CAfile', 'roots.pem']
+    expect(openssl('verify', ...options, ...chain, 'leaf.pem')).toContain('leaf.pem: OK')
+  }
+}
+
+describe.skipIf(!installed)('OpenSSL verifies', () => {
+  test('leaves of a CA that muster made', async () => {
+    const ca = await createCa({ development: false, now: now() })
+    const authority = await load(ca.issuingKey, ca.issuing)
+    verify(authority, await issue(authority))
+    verify(authority, await issue(authority, now(), seconds(90 * 86_400)))
+    const text = openssl('x509', '-in', 'leaf.pem', '-noout', '-text')
+    expect(text).toContain('Subject: O = acme, OU = aws-sts:123456789012, CN = ')
+    expect(text).toContain('URI:spiffe://rootpilot/tenant/acme/runner')
+  })
+
+  test('the server certificate of the local edge', async () => {
+    const ca = await createCa({ development: true, now: now() })
+    const server = await createServerCertificate({ key: ca.issuingKey, certificate: ca.issuing }, now())
+    writeFileSync(path('server.pem'), server.certificate)
+    writeFileSync(path('issuing.pem'), ca.issuing)
+    writeFileSync(path('root.pem'), ca.root)
+    const options = ['-x509_strict', '-purpose', 'sslserver', '-CAfile', 'root.pem', '-untrusted', 'issuing.pem']
+    for (const name of [
+      ['-verify_hostname', 'localhost'],
+      ['-verify_ip', '127.0.0.1'],
+      ['-verify_ip', '::1'],
+    ]) {
+      expect(openssl('verify', ...options, ...name, 'server.pem')).toContain('server.pem: OK')
+    }
+  })
+
+  test.each([
+    ['P-256', ['EC', '-pkeyopt', 'ec_paramgen_curve:P-256']],
+    ['P-384', ['EC', '-pkeyopt', 'ec_paramgen_curve:P-384']],
+    ['P-521', ['EC', '-pkeyopt', 'ec_paramgen_curve:P-521']],
+    ['RSA', ['RSA', '-pkeyopt', 'rsa_keygen_bits:2048']],
+  ])('leaves under CAs that OpenSSL made for 30 years, root %s', async (_, algorithm) => {
+    for (const curve of ['P-256', 'P-384']) {
+      openssl('genpkey', '-out', 'root.key', '-algorithm', ...algorithm)
+      const usages = [
+        '-addext',
+        'basicConstraints=critical,CA:TRUE',
+        '-addext',
+        'keyUsage=critical,keyCertSign,cRLSign',
+      ]
+      openssl(
+        'req',
+        '-x509',
+        '-key',
+        'root.key',
+        '-out',
+        'root.pem',
+        '-subj',
+        '/O=Ä & Söhne/CN=Root',
+        '-utf8',
+        '-days',
+        '10950',
+        '-extensions',
+        'v3',
+        '-config',
+        config('[v3]\nsubjectKeyIdentifier=hash'),
+        ...usages,
+      )
+      openssl('genpkey', '-out', 'issuing.key', '-algorithm', 'EC', '-pkeyopt', `ec_paramgen_curve:${curve}`)
+      openssl('req', '-new', '-key', 'issuing.key', '-out', 'issuing.csr', '-subj', '/CN=Issuing', '-config', config())
+      writeFileSync(
+        path('ext'),
+        'basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n',
+      )
+      openssl(
+        'x509',
+        '-req',
+        '-in',
+        'issuing.csr',
+        '-CA',
+        'root.pem',
+        '-CAkey',
+        'root.key',
+        '-CAcreateserial',
+        '-days',
+        '10900',
+        '-sha384',
+        '-extfile',
+        'ext',
+        '-out',
+        'issuing.pem',
+      )
+      const authority = await load(read('issuing.key'), read('issuing.pem') + read('root.pem'))
+      verify(authority, await issue(authority))
+      const { use, x5c, ...jwk } = spiffeBundle(authority).keys[0] ?? { use: null, x5c: [''] }
+      const root = new X509Certificate(read('root.pem'))
+      expect(jwk).toEqual(root.publicKey.export({ format: 'jwk' }))
+      expect([use, x5c]).toEqual(['x509-svid', [root.raw.toString('base64')]])
+      // Either side of the end of UTCTime.
+      for (const at of ['2049-12-31T23:50:00Z', '2050-01-01T00:10:00Z']) {
+        const then = epochSeconds(Date.parse(at) / 1000)
+        verify(authority, await issue(authority, then), then)
+      }
+    }
+  })
+
+  test.each([
+    ['Ed25519', ['-algorithm', 'ED25519'], []],
+    ['a compressed point', ['-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256'], ['-conv_form', 'compressed']],
+    [
+      'explicit parameters',
+      ['-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256', '-pkeyopt', 'ec_param_enc:explicit'],
+      [],
+    ],
+  ])('a root with a key of another kind is refused: %s', async (_, key, ec) => {
+    openssl('genpkey', '-out', 'odd.key', ...key)
+    if (ec.length > 0) openssl('ec', '-in', 'odd.key', '-out', 'odd.key', ...ec)
+    openssl('req', '-x509', '-key', 'odd.key', '-out', 'odd.pem', '-subj', '/CN=Odd')
+    const ca = await createCa({ development: false, now: now() })
+    const secrets = { caKey: ca.issuingKey, caCert: ca.issuing, caTrust: read('odd.pem'), allowDevelopment: false }
+    const loaded = await loadAuthority(secrets)
+    expect(loaded.ok || loaded.error.detail).toBe('certificate 1 of CA_TRUST has a key of a kind that is not accepted')
+  })
+
+  test('a leaf whose issuer has no key identifier', async () => {
+    openssl('genpkey', '-out', 'plain.key', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256')
+    openssl(
+      'req',
+      '-x509',
+      '-key',
+      'plain.key',
+      '-out',
+      'plain.pem',
+      '-subj',
+      '/CN=Plain',
+      '-config',
+      config(),
+      '-extensions',
+      'none',
+      '-addext',
+      'basicConstraints=critical,CA:TRUE',
+      '-addext',
+      'subjectKeyIdentifier=none',
+      '-addext',
+      'authorityKeyIdentifier=none',
+    )
+    expect(openssl('x509', '-in', 'plain.pem', '-noout', '-text')).not.toContain('Key Identifier')
+    const authority = await load(read('plain.key'), read('plain.pem'))
+    expect(await issue(authority)).toContain('BEGIN CERTIFICATE')
+  })
+})
+
+const read = (name: string) => readFileSync(path(name), 'utf8')
+
+function config(text = ''): string {
+  writeFileSync(path('config'), `[req]\ndistinguished_name=dn\n[dn]\n[none]\n${text}\n`)
+  return 'config'
+}
+
+describe.skipIf(!installed)('requests that OpenSSL made', () => {
+  const NONCE = 'q3Zx_7mYk-Ew0rT2uVb9_aLpQ4sNc6Df8GhJ1iKoM2Uq3Zx_7mYk-Ew0rT2uVb9_'
+
+  async function request(options: { args?: string[]; mask?: string; key?: string[]; ec?: string[] }) {
+    const mask = options.mask === undefined ? '' : `string_mask=${options.mask}\n`
+    const text = `[req]\nprompt=no\n${mask}distinguished_name=dn\nattributes=attributes\n[dn]\nCN=runner\n[attributes]\nchallengePassword=${NONCE}\n`
+    writeFileSync(path('request.config'), text)
+    openssl(
+      'genpkey',
+      '-out',
+      'runner.key',
+      '-algorithm',
+      'EC',
+      ...(options.key ?? ['-pkeyopt', 'ec_paramgen_curve:P-256']),
+    )
+    if (options.ec) openssl('ec', '-in', 'runner.key', '-out', 'runner.key', ...options.ec)
+    openssl(
+      'req',
+      '-new',
+      '-key',
+      'runner.key',
+      '-config',
+      'request.config',
+      '-out',
+      'runner.csr',
+      ...(options.args ?? []),
+    )
+    return readCsr(read('runner.csr'))
+  }
+
+  test.each<[string, Parameters<typeof request>[0]]>([
+    ['as it makes them', {}],
+    ['with strings of old', { mask: 'nombstr' }],
+    ['with PrintableString and T61String', { mask: 'pkix' }],
+    ['with a header of old', { args: ['-newhdr'] }],
+    ['for CA:TRUE', { args: ['-addext', 'basicConstraints=critical,CA:TRUE', '-addext', 'keyUsage=keyCertSign'] }],
+    ['for CA:FALSE', { args: ['-addext', 'basicConstraints=CA:FALSE'] }],
+    ['for names', { args: ['-addext', 'subjectAltName=DNS:a.example,IP:10.0.0.1,email:a@b.example,URI:spiffe://x/y'] }],
+    ['for usages', { args: ['-addext', 'extendedKeyUsage=codeSigning', '-addext', 'subjectKeyIdentifier=hash'] }],
+  ])('are read: %s', async (_, options) => {
+    const csr = await request(options)
+    expect(csr.ok && csr.value.challenge).toBe(NONCE)
+    openssl('pkey', '-in', 'runner.key', '-pubout', '-outform', 'DER', '-out', 'runner.pub')
+    expect(csr.ok && Buffer.from(csr.value.spki)).toEqual(readFileSync(path('runner.pub')))
+  })
+
+  test.each<[string, Parameters<typeof request>[0]]>([
+    ['a compressed point', { ec: ['-conv_form', 'compressed'] }],
+    ['explicit parameters', { key: ['-pkeyopt', 'ec_paramgen_curve:P-256', '-pkeyopt', 'ec_param_enc:explicit'] }],
+    ['P-384', { key: ['-pkeyopt', 'ec_paramgen_curve:P-384'] }],
+    ['secp256k1', { key: ['-pkeyopt', 'ec_paramgen_curve:secp256k1'] }],
+    ['SHA-384', { args: ['-sha384'] }],
+    ['text before it', { args: ['-text'] }],
+  ])('are refused: %s', async (_, options) => {
+    const csr = await request(options)
+    expect(csr.ok ? 'accepted' : csr.error.reason).toBe('csr_invalid')
+  })
+})

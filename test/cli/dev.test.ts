@@ -1,0 +1,183 @@
+// `muster dev` as a process: its first line, its end, its state, what it refuses.
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { developmentCa } from '../../src/cli/edge/certificates.ts'
+import { stateFolder } from '../../src/cli/edge/state.ts'
+import { PROJECT, type RunningEdge, runMuster, startEdge } from '../end-to-end/edge.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
+afterAll(() => rmSync(scratch, { recursive: true }))
+
+/** Its own children; a dead one that nobody asked after is none. */
+function childrenOf(pid: number): number[] {
+  const table = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat='], { encoding: 'utf8' })
+  return table
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, parent, state]) => Number(parent) === pid && !state?.startsWith('Z'))
+    .map(([child]) => Number(child))
+}
+
+const isRunning = (pid: number): boolean => {
+  const state = execFileSync('ps', ['-A', '-o', 'pid=,stat='], { encoding: 'utf8' })
+  return state.split('\n').some((line) => line.trim().startsWith(`${pid} `) && !line.includes('Z'))
+}
+
+async function tokensOf(edge: RunningEdge): Promise<string[]> {
+  const { stdout } = await edge.muster('token', 'list', '--json')
+  return JSON.parse(stdout).map(({ id }: { id: string }) => id)
+}
+
+async function mint(edge: RunningEdge): Promise<string> {
+  const minted = await edge.muster('token', 'mint', '--tenant', 'acme', '--json')
+  expect(minted).toMatchObject({ code: 0, stderr: '' })
+  return JSON.parse(minted.stdout).id
+}
+
+test('tokens are there after SIGTERM and after kill -9, and nothing runs on', async () => {
+  const persistTo = join(scratch, 'state')
+  const first = await startEdge({ persistTo })
+  const id = await mint(first)
+  const children = childrenOf(first.pid)
+  expect(children.length).toBeGreaterThan(0)
+  expect(await first.stop()).toBe(0)
+  expect(children.filter(isRunning)).toEqual([])
+
+  const second = await startEdge({ persistTo })
+  const orphans = childrenOf(second.pid)
+  await second.kill9()
+  const deadline = Date.now() + 10_000
+  while (orphans.some(isRunning) && Date.now() < deadline) await sleep(20)
+  expect(orphans.filter(isRunning)).toEqual([])
+
+  const third = await startEdge({ persistTo })
+  expect(await tokensOf(third)).toEqual([id])
+  await third.stop()
+})
+
+describe('an edge that runs', () => {
+  let edge: RunningEdge
+  test('says in its first line where it is, and then logs a JSON object a line', async () => {
+    edge = await startEdge({ vars: { CA_KEY: 'not\na key' } })
+    const { url, tlsUrl, caFile, lines } = edge
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
+    expect(tlsUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+    expect(statSync(caFile).isFile()).toBe(true)
+    // The given key took the place of the development CA's.
+    expect((await fetch(`${url}/readyz`)).status).toBe(503)
+    await fetch(`${url}/api/enroll`, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } })
+    while (lines.length === 0) await sleep(10)
+    for (const line of lines) expect(JSON.parse(line)).toMatchObject({ level: expect.any(String) })
+  })
+
+  test('shares its database with commands that come all at once', async () => {
+    const ids = await Promise.all(Array.from({ length: 4 }, () => mint(edge)))
+    expect((await tokensOf(edge)).sort()).toEqual(ids.sort())
+  })
+
+  test('has no other environment than those of wrangler.toml', async () => {
+    expect(await edge.muster('token', 'list', '--env', 'nope')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'muster: wrangler.toml: there is no environment "nope"\n',
+    })
+  })
+
+  test('keeps its keys and its wire to its owner', () => {
+    for (const file of ['ca.key.pem', 'tls.key.pem', 'edge.json']) {
+      expect(statSync(join(edge.persistTo, 'muster', file)).mode & 0o077).toBe(0)
+    }
+  })
+
+  test('lets no second one on its state', async () => {
+    const { code, stderr } = await runMuster(['dev', '--port', '0', '--tls-port', '0', '--persist-to', edge.persistTo])
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^muster: another muster dev runs on \S+; [^\n]+\n$/)
+    await edge.stop()
+  })
+})
+
+test('a development CA that is no pair any more is replaced, and that is said', async () => {
+  const state = stateFolder(join(scratch, 'damaged'))
+  const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const first = await developmentCa(state)
+  expect(await developmentCa(state)).toEqual(first)
+  expect(said).not.toHaveBeenCalled()
+  writeFileSync(join(state.own, 'ca.key.pem'), 'garbage')
+  expect(await developmentCa(state)).not.toEqual(first)
+  expect(said.mock.calls).toEqual([[expect.stringMatching(/^muster: \S+ca\.pem is damaged [^\n]+: made anew\n$/)]])
+  said.mockRestore()
+})
+
+test('a port that is taken is named in one line', async () => {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  const args = ['--port', '0', '--tls-port', String(port), '--persist-to', join(scratch, 'taken')]
+  const { code, stderr } = await runMuster(['dev', ...args])
+  server.close()
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: `muster: port ${port} is taken; choose another with --tls-port (0: any)\n`,
+  })
+})
+
+test('a broken trust file stops it with every mistake named', async () => {
+  const trust = join(scratch, 'trust.yaml')
+  writeFileSync(trust, 'tenants:\n  - slug: A_B\nnonsense: 1\n')
+  const { code, stderr, stdout } = await runMuster(['dev', '--trust', trust, '--port', '0', '--tls-port', '0'])
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+  expect(stderr).toContain(`${trust}:2:11: `)
+  expect(stderr).toContain(`${trust}:3:1: `)
+})
+
+test.each([
+  [['--port', '65536'], '"65536"'],
+  [['--var', 'novalue'], '"novalue"'],
+  [['--outbound', 'sts.example'], '"sts.example"'],
+  [['--outbound', 'sts.example=http://127.0.0.1:1/path'], '"http://127.0.0.1:1/path"'],
+  [['--outbound', 'https://sts.example=http://127.0.0.1:1'], '"https://sts.example=http://127.0.0.1:1"'],
+  [['--env', 'nowhere', '--port', '0', '--tls-port', '0', '--persist-to', join(scratch, 'env')], '"nowhere"'],
+])('%j is refused in one line that names the value', async (args, value) => {
+  const { code, stderr } = await runMuster(['dev', ...args])
+  expect(code).toBe(1)
+  expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+  expect(stderr).toContain(value)
+})
+
+test('a signal ends the start at once, with nothing left', async () => {
+  const persistTo = join(scratch, 'early')
+  const start = spawn(
+    process.execPath,
+    [join(PROJECT, 'src/cli/main.ts'), 'dev', '--port', '0', '--tls-port', '0', '--persist-to', persistTo],
+    { cwd: PROJECT },
+  )
+  let output = ''
+  start.stdout.on('data', (chunk) => {
+    output += chunk
+  })
+  const exited = new Promise((resolve) => start.on('close', resolve))
+  // The start is under way, and wrangler.toml is being read.
+  while (childrenOf(start.pid as number).length === 0) await sleep(20)
+  const children = childrenOf(start.pid as number)
+  start.kill('SIGTERM')
+  expect({ code: await exited, output }).toEqual({ code: 0, output: '' })
+  const deadline = Date.now() + 10_000
+  while (children.some(isRunning) && Date.now() < deadline) await sleep(20)
+  expect(children.filter(isRunning)).toEqual([])
+  const next = await startEdge({ persistTo })
+  expect(await next.stop()).toBe(0)
+})
+
+test('the demonstration boots a runner that gets ready, and takes it along at the end', async () => {
+  const edge = await startEdge({ args: ['--demo'] })
+  while (!edge.lines.some((line) => JSON.parse(line).state === 'ready')) await sleep(20)
+  const children = childrenOf(edge.pid)
+  expect(await edge.stop()).toBe(0)
+  expect(children.filter(isRunning)).toEqual([])
+})

@@ -1,0 +1,316 @@
+// What reaches the Worker through the two ports of the local edge, and what a client cannot make it believe.
+import 'reflect-metadata'
+import type { X509Certificate } from 'node:crypto'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { type TLSSocket, connect as tlsConnect } from 'node:tls'
+import { Extension, X509CertificateGenerator } from '@peculiar/x509'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { WebSocket } from 'ws'
+import { type Edge, startEdge } from '../../../src/cli/edge/start.ts'
+import { PROJECT, trustOf } from '../../end-to-end/edge.ts'
+
+let edge: Edge
+let ca: Buffer
+const scratch = mkdtempSync(join(tmpdir(), 'muster-ports-'))
+
+beforeAll(async () => {
+  edge = await startEdge({
+    port: 0,
+    tlsPort: 0,
+    persistTo: scratch,
+    trust: trustOf(),
+    variables: { LINES: 'one\ntwo' },
+    origins: new Map(),
+    rateLimits: false,
+    log: () => {},
+    entry: join(PROJECT, 'test/worker/echo-worker.ts'),
+  })
+  ca = readFileSync(edge.caFile)
+})
+afterAll(async () => {
+  await edge.stop()
+  rmSync(scratch, { recursive: true })
+})
+
+interface Reached {
+  readonly url: string
+  readonly method: string
+  readonly headers: Record<string, string>
+  readonly cf: Record<string, unknown> & { tlsClientAuth: Record<string, unknown> }
+  readonly variables: Record<string, string>
+  readonly ran: string[]
+}
+
+interface Sent {
+  readonly path?: string
+  readonly method?: string
+  readonly headers?: Record<string, string>
+  readonly body?: Uint8Array
+  readonly key?: string
+  readonly cert?: string
+}
+
+interface Answer {
+  readonly status: number
+  readonly headers: Record<string, string | string[] | undefined>
+  readonly body: string
+}
+
+function send(base: string, { path = '/', method = 'GET', headers = {}, body, ...client }: Sent = {}): Promise<Answer> {
+  const url = new URL(path, base)
+  const request = url.protocol === 'https:' ? httpsRequest : httpRequest
+  return new Promise((resolve, reject) => {
+    const outgoing = request(
+      url,
+      { method, headers, ca, agent: false, servername: 'localhost', ...client },
+      async (incoming) => {
+        const chunks: Buffer[] = []
+        for await (const chunk of incoming) chunks.push(chunk)
+        resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body: Buffer.concat(chunks).toString() })
+      },
+    )
+    outgoing.on('error', reject)
+    outgoing.end(body)
+  })
+}
+
+const reach = async (base: string, sent: Sent = {}): Promise<Reached> => JSON.parse((await send(base, sent)).body)
+
+/** A certificate that says nothing of interest, of any size. */
+async function clientCertificate(padding = 0): Promise<{ key: string; cert: string; der: Buffer }> {
+  const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+  const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])
+  const cert = await X509CertificateGenerator.createSelfSigned({
+    serialNumber: '0b',
+    name: 'CN=naïve “runner”, O=acme',
+    notBefore: new Date(Date.now() - 60_000),
+    notAfter: new Date(Date.now() + 60_000),
+    keys,
+    signingAlgorithm: algorithm,
+    extensions: padding > 0 ? [new Extension('1.3.6.1.4.1.55555.1', false, new Uint8Array(padding))] : [],
+  })
+  const pkcs8 = Buffer.from(await crypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
+  const key = `-----BEGIN PRIVATE KEY-----\n${pkcs8}\n-----END PRIVATE KEY-----\n`
+  return { key, cert: cert.toString('pem'), der: Buffer.from(cert.rawData) }
+}
+
+describe('the ports', () => {
+  test('say the scheme, the host and the address as the edge sees them', async () => {
+    const [plain, tls] = await Promise.all([reach(edge.url), reach(edge.tlsUrl)])
+    expect(plain.url).toBe(`${edge.url}/`)
+    expect(tls.url).toBe(`${edge.tlsUrl}/`)
+    for (const { headers } of [plain, tls]) expect(headers['cf-connecting-ip']).toBe('127.0.0.1')
+    expect(tls.headers['x-forwarded-proto']).toBe('https')
+    expect(tls.cf).toMatchObject({ tlsVersion: 'TLSv1.3', httpProtocol: 'HTTP/1.1' })
+  })
+
+  test('keep the host that the client asked for', async () => {
+    expect((await reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host: 'muster.example:8443' } })).url).toBe(
+      'https://muster.example:8443/a%2Fb?q=%20',
+    )
+  })
+
+  test.each([
+    'Host: a b{}',
+    'Host: a@b',
+    'Host: a#b',
+    'Host: a?b',
+    'Host: a/b',
+    'Host: a\\b',
+    'Host: ',
+    'Host: [::1',
+    'Host: a:99999',
+    'Host: a\r\nHost: a',
+  ])('answer 400 to %j, which names no host', async (host) => {
+    for (const more of ['Connection: close', 'Connection: Upgrade\r\nUpgrade: websocket']) {
+      const socket = connect(Number(new URL(edge.url).port), '127.0.0.1')
+      socket.write(`GET / HTTP/1.1\r\n${host}\r\n${more}\r\n\r\n`)
+      expect(await text(socket)).toMatch(/^HTTP\/1\.1 400 /)
+    }
+  })
+
+  test('show no secret of the edge to the Worker’s code in the request', async () => {
+    const reached = await reach(edge.tlsUrl)
+    expect(reached.headers).not.toHaveProperty('mf-cf-blob')
+    expect(reached.cf).not.toHaveProperty('edge')
+  })
+
+  test.each(['http', 'https'])('drop over %s what a client claims to be the edge’s', async (scheme) => {
+    const forged = {
+      'MF-CF-Blob': JSON.stringify({ colo: 'FOO', tlsClientAuth: { certPresented: '1', certRFC9440: ':AAAA:' } }),
+      'mf-original-url': 'https://elsewhere.example/',
+      'CF-Connecting-IP': '203.0.113.9',
+      'cf-connecting-ipv6': '2001:db8::1',
+      'True-Client-IP': '203.0.113.9',
+      'X-Forwarded-Proto': 'https',
+      'Client-Cert': ':AAAA:',
+    }
+    const reached = await reach(scheme === 'http' ? edge.url : edge.tlsUrl, { headers: forged })
+    expect(reached.cf.colo).toBe('DEV')
+    expect(reached.cf.tlsClientAuth).toMatchObject({ certPresented: '0', certRFC9440: '' })
+    expect(reached.headers['cf-connecting-ip']).toBe('127.0.0.1')
+    expect(reached.headers['x-forwarded-proto']).toBe(scheme)
+    expect(new URL(reached.url).protocol).toBe(`${scheme}:`)
+    expect(Object.keys(reached.headers).filter((name) => /^mf-|true-client|ipv6/.test(name))).toEqual([])
+    // The client's own words in a header of its own are the Worker's to judge.
+    expect(reached.headers['client-cert']).toBe(':AAAA:')
+  })
+
+  test('hand variables over with their line ends', async () => {
+    expect((await reach(edge.url)).variables.LINES).toBe('one\ntwo')
+  })
+
+  test('answer no compressed body to a client that asked for none', async () => {
+    const answer = await send(edge.url)
+    expect(answer.headers['content-encoding']).toBeUndefined()
+  })
+})
+
+describe('client certificates', () => {
+  test('reach the Worker as the DER of the leaf, whoever issued it', async () => {
+    const { key, cert, der } = await clientCertificate()
+    const { tlsClientAuth } = (await reach(edge.tlsUrl, { key, cert })).cf
+    expect(tlsClientAuth).toMatchObject({
+      certPresented: '1',
+      certRevoked: '0',
+      certRFC9440TooLarge: false,
+      certSerial: '0B',
+    })
+    expect(tlsClientAuth.certRFC9440).toBe(`:${der.toString('base64')}:`)
+    expect(tlsClientAuth.certVerified).toMatch(/^FAILED:/)
+    expect(tlsClientAuth.certSubjectDN).toContain('“runner”')
+    expect(Object.keys(tlsClientAuth).filter((name) => /san|subjectalt/i.test(name))).toEqual([])
+  })
+
+  test('are named as too large over 10 KB, not cut', async () => {
+    const { key, cert, der } = await clientCertificate(11_000)
+    expect(der.length).toBeGreaterThan(10 * 1024)
+    const { tlsClientAuth } = (await reach(edge.tlsUrl, { key, cert })).cf
+    expect(tlsClientAuth).toMatchObject({ certPresented: '1', certRFC9440: '', certRFC9440TooLarge: true })
+  })
+
+  test('are not taken from an earlier session', async () => {
+    const [first, second] = await Promise.all([clientCertificate(), clientCertificate()])
+    const ask = async (client: { key: string; cert: string }, session?: Buffer) => {
+      const { port } = new URL(edge.tlsUrl)
+      const socket = tlsConnect({ port: Number(port), host: '127.0.0.1', ca, ...client, ...(session && { session }) })
+      let ticket: Buffer | undefined
+      let resumed: boolean | undefined
+      socket.on('session', (given) => {
+        ticket = given
+      })
+      socket.on('secureConnect', () => {
+        resumed = socket.isSessionReused()
+      })
+      const reached = await reachOver(socket)
+      return { resumed, certificate: reached.cf.tlsClientAuth.certRFC9440, ticket }
+    }
+    const before = await ask(first)
+    const after = await ask(second, before.ticket)
+    expect(before.certificate).toBe(`:${first.der.toString('base64')}:`)
+    expect(after).toMatchObject({ resumed: false, certificate: `:${second.der.toString('base64')}:` })
+  })
+})
+
+async function reachOver(socket: TLSSocket): Promise<Reached> {
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
+  let text = ''
+  for await (const chunk of socket) text += chunk
+  return JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1))
+}
+
+test('the certificate of the TLS port is one that OpenSSL takes for localhost, 127.0.0.1 and ::1', async () => {
+  const { port } = new URL(edge.tlsUrl)
+  for (const servername of ['localhost', '127.0.0.1', '::1']) {
+    const socket = tlsConnect({ port: Number(port), host: '127.0.0.1', ca, checkServerIdentity: () => undefined })
+    const leaf = await new Promise<X509Certificate | undefined>((resolve) => {
+      socket.on('secureConnect', () => resolve(socket.getPeerX509Certificate()))
+    })
+    expect(socket.authorized).toBe(true)
+    expect(servername === 'localhost' ? leaf?.checkHost(servername) : leaf?.checkIP(servername)).toBe(servername)
+    socket.destroy()
+  }
+})
+
+describe('bodies', () => {
+  test('go through in both directions as they come', async () => {
+    expect((await send(edge.url, { path: '/upload', method: 'POST', body: new Uint8Array(3_000_000) })).body).toBe(
+      '3000000',
+    )
+    expect((await send(edge.tlsUrl, { path: '/stream' })).body).toBe('one\ntwo\nthree\n')
+  })
+
+  test('a refusal comes through while the client is still sending', async () => {
+    const answer = await send(edge.tlsUrl, { path: '/refuse', method: 'POST', body: new Uint8Array(1_000_000) })
+    expect(answer).toMatchObject({ status: 413, body: 'too much' })
+  })
+
+  test('a client that goes away takes nothing with it', async () => {
+    const { port } = new URL(edge.url)
+    await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const socket = connect(Number(port), '127.0.0.1')
+        socket.write('POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc')
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        socket.destroy()
+      }),
+    )
+    expect((await reach(edge.url)).method).toBe('GET')
+  })
+
+  test('connections are kept for the next request', async () => {
+    const { port } = new URL(edge.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.write('GET /stream HTTP/1.1\r\nHost: a\r\n\r\nGET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+    let text = ''
+    for await (const chunk of socket) text += chunk
+    expect(text.match(/HTTP\/1\.1 200/g)).toHaveLength(2)
+  })
+})
+
+describe('sockets', () => {
+  const open = (base: string, headers: Record<string, string> = {}) =>
+    new WebSocket(new URL('/socket', base.replace('http', 'ws')), { ca, headers })
+
+  test.each(['http', 'https'])('messages, pings and close codes go through over %s', async (scheme) => {
+    const socket = open(scheme === 'http' ? edge.url : edge.tlsUrl)
+    await new Promise((resolve) => socket.once('open', resolve))
+    const pong = new Promise<Buffer>((resolve) => socket.once('pong', resolve))
+    socket.ping('beat')
+    expect((await pong).toString()).toBe('beat')
+    const echo = new Promise<Buffer>((resolve) => socket.once('message', resolve))
+    socket.send('hello'.repeat(50_000))
+    expect((await echo).toString()).toHaveLength(250_000)
+    const closed = new Promise<[number, string]>((resolve) => {
+      socket.once('close', (code, reason) => resolve([code, reason.toString()]))
+    })
+    socket.send('bye')
+    expect(await closed).toEqual([4003, 'banned'])
+  })
+
+  test('a refused upgrade is answered like any request', async () => {
+    const socket = new WebSocket(new URL('/refuse', edge.tlsUrl.replace('http', 'ws')), { ca })
+    const status = await new Promise((resolve) =>
+      socket.on('unexpected-response', (_, answer) => resolve(answer.statusCode)),
+    )
+    expect(status).toBe(413)
+  })
+
+  test('an upgrade to something else is an ordinary request', async () => {
+    const headers = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' }
+    expect((await reach(edge.url, { headers })).method).toBe('GET')
+  })
+})
+
+test('cron jobs run when they are asked for, each of them', async () => {
+  expect((await send(edge.url, { path: '/cdn-cgi/local/scheduled' })).status).toBe(200)
+  const { ran } = await reach(edge.url)
+  const { readProject } = await import('../../../src/cli/edge/project.ts')
+  expect(ran).toEqual([...(await readProject()).crons])
+})

@@ -1,0 +1,81 @@
+// What every command has in common: how it refuses, and what its help says.
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
+import { PROJECT, runMuster } from '../end-to-end/edge.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'muster-refusals-'))
+const path = (name: string): string => join(scratch, name)
+afterAll(() => rmSync(scratch, { recursive: true }))
+writeFileSync(path('file'), '')
+mkdirSync(path('taken'))
+writeFileSync(path('taken/v3'), '')
+mkdirSync(path('locked/muster'), { recursive: true })
+writeFileSync(path('locked/muster/lock.sqlite'), 'this is no database\n'.repeat(100))
+
+describe.concurrent('is refused in one line', () => {
+  test.each([
+    [['doctor'], "unknown command 'doctor'"],
+    [['doctor', '--help'], "unknown command 'doctor'"],
+    [['help', 'doctor'], "unknown command 'doctor'"],
+    [['token', 'mnt', '--help'], "unknown command 'mnt'"],
+    [['a\u001b[31mb\nc'], "unknown command 'a\\u001b[31mb c'"],
+    [['events', '--foo'], "unknown option '--foo'"],
+    [['ban', '--tenan', 'x'], "unknown option '--tenan' (Did you mean --tenant?)"],
+    [['events', 'x'], 'x'],
+    [['explain'], "missing required argument 'requestId'"],
+    [['ca', 'issue'], "required option '--out <dir>' not specified"],
+    [['events', '--limit'], "option '--limit <n>' argument missing"],
+    // An option that a group does not have must not be lost on the way to its command.
+    [['token', '--remote', 'list'], "unknown option '--remote'"],
+  ])('usage: muster %j', async (args, message) => {
+    const { code, stdout, stderr } = await runMuster(args)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(/^muster: [^\n]+ \(--help says what there is\)\n$/)
+    expect(stderr).toContain(message)
+  })
+
+  test.each([
+    [['token', 'list', '--persist-to', path('file')], path('file')],
+    [['token', 'list', '--persist-to', path('file/x/y')], path('file/x/y')],
+    [['dev', '--port', '0', '--tls-port', '0', '--persist-to', '/dev/null/x'], '/dev/null/x'],
+    [['token', 'list', '--persist-to', '/proc/x'], '/proc/x'],
+    [['token', 'list', '--persist-to', ''], '""'],
+    [['token', 'list', '--persist-to', path('taken')], path('taken')],
+    [['token', 'list', '--persist-to', path('locked')], path('locked')],
+    [['ca', 'init', '--dir', '/proc/x/y'], '/proc/x/y'],
+    [['ca', 'init', '--dir', ''], '""'],
+    [['ca', 'show', '--dir', path('file')], path('file')],
+  ])('a folder of no use: muster %j', async (args, value) => {
+    const { code, stdout, stderr } = await runMuster(args)
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(/^muster: [^\n]+\n$/)
+    expect(stderr).toContain(value)
+  })
+})
+
+test('a reader that has read enough is no mistake, a full disk is', () => {
+  const schema = `"${process.execPath}" src/cli/main.ts trust schema`
+  const run = (line: string) => spawnSync('/bin/sh', ['-c', line], { cwd: PROJECT, encoding: 'utf8' })
+  expect(run(`{ ${schema}; echo $? >&2; } | true`).stderr).toBe('0\n')
+  if (!existsSync('/dev/full')) return
+  expect(run(`${schema} > /dev/full`)).toMatchObject({
+    status: 1,
+    stderr: 'muster: the output cannot be written: ENOSPC\n',
+  })
+})
+
+test('the version is the package’s', async () => {
+  expect(await runMuster(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' })
+})
+
+test('help names a command’s own options before those of every command', async () => {
+  const { code, stdout } = await runMuster(['token', 'mint', '--help'])
+  expect(code).toBe(0)
+  const places = ['--tenant', '--note', '--help', 'every command', '--persist-to'].map((word) => stdout.indexOf(word))
+  expect(places).toEqual([...places].sort((a, b) => a - b))
+  expect(places).not.toContain(-1)
+})

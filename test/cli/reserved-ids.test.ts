@@ -1,0 +1,46 @@
+// `muster trust check` as the deploy check of reserved runner IDs; and bans that would ban nobody.
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { withDatabase } from '../../src/cli/store/database.ts'
+import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
+import { uuidv7 } from '../../src/protocol/uuid.ts'
+import { insertToken, revokeToken } from '../../src/worker/store/tokens.ts'
+import { type RunningEdge, runMuster, startEdge } from '../end-to-end/edge.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'muster-reserved-'))
+const file = (name: string, text: string): string => {
+  writeFileSync(join(folder, name), text)
+  return join(folder, name)
+}
+
+let edge: RunningEdge
+beforeAll(async () => {
+  edge = await startEdge()
+})
+afterAll(() => edge.stop())
+const muster = (trust: string, ...words: string[]) =>
+  runMuster([...words, '--trust', trust, '--persist-to', edge.persistTo])
+
+test('a live runner token with a slash in its ID fails the check once clusters are registered', async () => {
+  const trust = file('clusters.yaml', 'clusters: [{name: a, issuer: "https://a.example.com"}]')
+  const check = () => muster(trust, 'trust', 'check')
+  expect((await check()).code).toBe(0)
+  const now = toEpochSeconds(systemClock())
+  const id = uuidv7(systemClock())
+  const row = { id, hash: 'h', kind: 'runner', tenant: 'default', runnerId: 'a/node', createdAt: now } as const
+  const { persistTo } = edge
+  await withDatabase({ persistTo, trust }, (db) => insertToken(db, row))
+  const refused = await check()
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringMatching(/^.*:1:1: .*"a\/node".*revoke.*\n$/)])
+  expect((await muster(file('none.yaml', '{}'), 'trust', 'check')).code).toBe(0)
+  await withDatabase({ persistTo, trust }, (db) => revokeToken(db, id, now))
+  expect((await check()).code).toBe(0)
+})
+
+test('a tenant that is nowhere is not banned; with a trust file that does not load it is', async () => {
+  const refused = await muster(file('right.yaml', '{}'), 'ban', '--tenant', 'nope')
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('"nope" is not in')])
+  expect((await muster(file('broken.yaml', 'x: ['), 'ban', '--tenant', 'nope')).code).toBe(0)
+})

@@ -1,0 +1,95 @@
+// How commands reach D1: beside nothing, beside each other, beside wrangler, and the deployed one through wrangler.
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { promisify } from 'node:util'
+import fc from 'fast-check'
+import { afterAll, describe, expect, test } from 'vitest'
+import { isDue } from '../../../src/cli/edge/crons.ts'
+import { faultOf, inline, rowsOf } from '../../../src/cli/store/remote.ts'
+import { PROJECT, runMuster, startEdge } from '../../end-to-end/edge.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'muster-database-'))
+afterAll(() => rmSync(scratch, { recursive: true }))
+
+test('a command makes the state that is not there yet, and wrangler and an edge go on with it', async () => {
+  const persistTo = join(scratch, 'state')
+  const shared = ['--persist-to', persistTo, '--trust', join(PROJECT, 'trust.yaml')]
+  const mint = async () => {
+    const minted = await runMuster(['token', 'mint', '--json', '--tenant', 'acme', ...shared])
+    expect(minted).toMatchObject({ code: 0, stderr: '' })
+    return JSON.parse(minted.stdout).id
+  }
+  // At once: one has the state, and the others go through it.
+  const minted = await Promise.all(Array.from({ length: 5 }, mint))
+
+  const wrangler = join(PROJECT, 'node_modules/wrangler/bin/wrangler.js')
+  const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', CLOUDFLARE_CF_FETCH_ENABLED: 'false', CI: '1' }
+  const args = ['d1', 'migrations', 'list', 'DB', '--local', '--persist-to', persistTo]
+  const { stdout } = await promisify(execFile)(process.execPath, [wrangler, ...args], { cwd: PROJECT, env })
+  expect(stdout).toContain('No migrations to apply')
+
+  const edge = await startEdge({ persistTo })
+  const { stdout: listed } = await edge.muster('token', 'list', '--json')
+  const ids = JSON.parse(listed).map(({ id }: { id: string }) => id)
+  expect(ids.sort()).toEqual(minted.sort())
+  await edge.stop()
+})
+
+describe('a statement for wrangler', () => {
+  const value = fc.oneof(
+    fc.string({ unit: 'binary' }).filter((text) => !text.includes('\0')),
+    fc.constantFrom("'", "''", '?', '--', '/*', "'; DROP TABLE token; --", '"', '\\', '\n'),
+    fc.maxSafeInteger(),
+    fc.constant(null),
+  )
+
+  test('says what the same statement says with its values beside it', () => {
+    const database = new DatabaseSync(':memory:')
+    const sql = `SELECT ? AS a, '?''?' AS b, "c?" AS c, ? AS d /* ? ' */, ? AS e -- ? "\nFROM (SELECT 1 AS "c?")`
+    fc.assert(
+      fc.property(value, value, value, (...values) => {
+        expect(database.prepare(inline(sql, values)).get()).toEqual(database.prepare(sql).get(...values))
+      }),
+    )
+  })
+
+  test('is not made of a value that SQL has no word for, or of too few and too many', () => {
+    for (const [sql, params] of [
+      ['SELECT ?', ['a\0b']],
+      ['SELECT ?', [Number.NaN]],
+      ['SELECT ?', [0.5]],
+      ['SELECT ?', [{}]],
+      ['SELECT ?', []],
+      ['SELECT 1', ['x']],
+    ] as const) {
+      expect(() => inline(sql, params)).toThrow()
+    }
+  })
+
+  test('comes back as values in the order of the columns', () => {
+    const output = '[\n  {\n    "results": [{ "id": "a", "n": null }],\n    "success": true\n  }\n]\n'
+    expect(rowsOf(output)).toEqual([['a', null]])
+    expect(() => rowsOf('[]')).toThrow(/no rows/)
+  })
+})
+
+test('what wrangler complains of is one line', () => {
+  const output = JSON.stringify({ error: { text: 'A request failed.', notes: [{ text: 'no such table\nhelp' }] } })
+  expect(faultOf(`\n${output}\n`)).toBe('A request failed.: no such table')
+  expect(faultOf('no JSON')).toBeUndefined()
+})
+
+test('a cron job is due in its minute', () => {
+  const at = (text: string) => new Date(`2026-11-29T${text}:30Z`)
+  expect(isDue('* * * * *', at('03:07'))).toBe(true)
+  expect(isDue('0 * * * *', at('03:00'))).toBe(true)
+  expect(isDue('0 * * * *', at('03:01'))).toBe(false)
+  expect(isDue('*/15 2-4 * * *', at('03:45'))).toBe(true)
+  expect(isDue('*/15 2-4 * * *', at('05:45'))).toBe(false)
+  // A Sunday, which is 1 at Cloudflare.
+  expect(isDue('5,7 3 29 11 1', at('03:07'))).toBe(true)
+  expect(isDue('5,7 3 29 11 2', at('03:07'))).toBe(false)
+})

@@ -1,0 +1,127 @@
+// `muster trust` as an operator uses it, and as wrangler does before a deploy.
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { FIELDS } from '../../src/trust/fields.ts'
+import { PROJECT, runMuster } from '../end-to-end/edge.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'muster-trust-'))
+const write = (name: string, text: string): string => {
+  const path = join(folder, name)
+  writeFileSync(path, text)
+  return path
+}
+
+const BROKEN = 'trustDomain: A\ntenants:\n  - slug: B\nextra: 1\n'
+
+test('check names every mistake with file, line and column, and exits with 1', async () => {
+  const path = write('broken.yaml', BROKEN)
+  const { code, stdout, stderr } = await runMuster(['trust', 'check', '--trust', path])
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+  const places = stderr
+    .trim()
+    .split('\n')
+    .map((line) => line.slice(0, path.length + 6))
+  expect(places).toEqual([`${path}:1:14:`, `${path}:3:11:`, `${path}:4:1: `])
+})
+
+test('check as JSON has the same for a program', async () => {
+  const { code, stdout } = await runMuster(['trust', 'check', '--json', '--trust', write('broken.yaml', BROKEN)])
+  expect(code).toBe(1)
+  expect(JSON.parse(stdout)).toMatchObject({ ok: false, mistakes: [{ line: 1, column: 14 }, { line: 3 }, { line: 4 }] })
+  const right = await runMuster(['trust', 'check', '--json', '--trust', write('right.yaml', 'tenants: [{slug: a}]')])
+  expect(JSON.parse(right.stdout)).toMatchObject({
+    ok: true,
+    mistakes: [],
+    hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+  })
+})
+
+test('files that the trust file names are found beside it', async () => {
+  write('keys.json', '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}')
+  const path = write('files.yaml', 'clusters: [{name: a, issuer: "https://a.example.com", jwksFile: keys.json}]')
+  expect((await runMuster(['trust', 'check', '--trust', path])).code).toBe(0)
+})
+
+test('a file over the limit is refused at its beginning', async () => {
+  const path = write('huge.yaml', '# x\n'.repeat(1_250_000))
+  const { code, stderr } = await runMuster(['trust', 'check', '--trust', path])
+  expect({ code, stderr }).toEqual({ code: 1, stderr: `${path}:1:1: the file has more than 524288 bytes\n` })
+})
+
+test('check --remote says what only the local edge would honour', async () => {
+  write('ca.pem', '-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n')
+  const path = write('private.yaml', 'clusters: [{name: a, issuer: "https://10.0.0.5", caFile: ca.pem}]')
+  const local = await runMuster(['trust', 'check', '--trust', path])
+  expect(local.code).toBe(0)
+  expect(local.stdout).toMatch(/note: cluster a: only `muster dev` honours its caFile/)
+  const remote = await runMuster(['trust', 'check', '--remote', '--trust', path])
+  expect(remote).toMatchObject({ code: 1, stdout: '' })
+  expect(remote.stderr).toMatch(/:1:58: clusters\[0\]\.caFile: .*binding .*or jwksFile\n$/)
+})
+
+test('a file that is not there is one line that says how to name another', async () => {
+  const { code, stderr } = await runMuster(['trust', 'check', '--trust', join(folder, 'none.yaml')])
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/^muster: the trust file .*none\.yaml does not exist; name another with --trust\n$/)
+})
+
+test('muster dev does not start on a broken file and names every mistake', async () => {
+  const path = write('broken.yaml', BROKEN)
+  const { code, stderr } = await runMuster([
+    'dev',
+    '--port',
+    '0',
+    '--tls-port',
+    '0',
+    '--trust',
+    path,
+    '--persist-to',
+    join(folder, 'state'),
+  ])
+  expect(code).toBe(1)
+  for (const place of [':1:14:', ':3:11:', ':4:1:']) expect(stderr).toContain(`${path}${place}`)
+})
+
+test('build leaves no earlier good file behind for a broken one', async () => {
+  const checkout = mkdtempSync(join(tmpdir(), 'muster-build-'))
+  for (const name of ['src', 'package.json']) cpSync(join(PROJECT, name), join(checkout, name), { recursive: true })
+  symlinkSync(join(PROJECT, 'node_modules'), join(checkout, 'node_modules'))
+  const compiled = join(checkout, '.muster/trust.json')
+  const build = (text: string) => {
+    writeFileSync(join(checkout, 'trust.yaml'), text)
+    return runMuster(['trust', 'build'], {}, checkout)
+  }
+  expect((await build('tenants: [{slug: a}]')).code).toBe(0)
+  expect(JSON.parse(readFileSync(compiled, 'utf8'))).toMatchObject({ version: 1, tenants: ['a', 'default'] })
+  expect((await build(BROKEN)).code).toBe(1)
+  expect(existsSync(compiled)).toBe(false)
+  expect((await build('tenants: [{slug: a}]')).code).toBe(0)
+  rmSync(join(checkout, 'trust.yaml'))
+  expect((await runMuster(['trust', 'build'], {}, checkout)).code).toBe(1)
+  expect(existsSync(compiled)).toBe(false)
+})
+
+test('the schema describes every field that the compiler takes, and no other', async () => {
+  const schema = JSON.parse((await runMuster(['trust', 'schema'])).stdout)
+  const { properties } = schema
+  const cluster = properties.clusters.items
+  const tenant = properties.tenants.items
+  const described = {
+    file: schema,
+    certificate: properties.certificate,
+    aws: properties.aws,
+    cluster,
+    eks: cluster.properties.eks,
+    gke: cluster.properties.gke,
+    deny: cluster.properties.deny,
+    tenant,
+    awsMapping: tenant.properties.aws.items,
+    kubernetesMapping: tenant.properties.kubernetes.items,
+  }
+  for (const [place, fields] of Object.entries(FIELDS)) {
+    const { properties: named, additionalProperties } = described[place as keyof typeof FIELDS]
+    expect([place, Object.keys(named), additionalProperties]).toEqual([place, [...fields], false])
+  }
+})

@@ -1,0 +1,697 @@
+// The life of one runner against a control plane that answers as told, with time that passes as told.
+
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
+import { Harness, HOUR, kubernetesToken, MINUTE, SECOND, scratchDir } from '../harness.ts'
+
+const LOST = 'identity expired beyond the renewal grace window — runner needs re-enrollment'
+
+let plane: FakeControlPlane
+let running: Harness[] = []
+
+beforeAll(async () => {
+  plane = await FakeControlPlane.start()
+})
+afterAll(() => plane.stop())
+beforeEach(() => {
+  plane.requests.length = 0
+  plane.next.length = 0
+  plane.respond = () => undefined
+  Object.assign(plane.issuing, { lifetime: 900, tenant: 'acme', trustDomain: 'rootpilot', runnerId: null })
+  plane.issuing.spoil = (answer) => answer
+})
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.stop()))
+  running = []
+})
+
+function start(env: NodeJS.ProcessEnv = {}, flags = {}, certificates?: string): Harness {
+  const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_secret', ...env }, flags, certificates)
+  running.push(harness)
+  return harness
+}
+
+async function ready(env: NodeJS.ProcessEnv = {}, flags = {}, certificates?: string): Promise<Harness> {
+  const harness = start(env, flags, certificates)
+  await harness.settle()
+  expect(harness.messages()).toContain('ready')
+  return harness
+}
+
+const modes = () => plane.enrolls.map(({ body }) => body.attestation.mode)
+const keysSent = () => plane.enrolls.map(({ body }) => body.csr)
+const unavailable = () => ({ status: 503, body: '' })
+
+describe('boot', () => {
+  test('goes through its states in order, each one JSON line', async () => {
+    const harness = await ready()
+    expect(harness.lines.flatMap(({ state }) => (state === undefined ? [] : [state]))).toEqual([
+      'liveness',
+      'config',
+      'secrets',
+      'enroll',
+      'connect',
+      'ready',
+    ])
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.announced).toEqual(['enrolled', 'ready'])
+  })
+
+  test('every line carries the instance id, and none the token, the CSR or a key', async () => {
+    const harness = await ready({ RUNNER_INSTANCE_ID: 'build-7' })
+    await harness.pass(30 * MINUTE)
+    expect(harness.lines.every(({ instanceId }) => instanceId === 'build-7')).toBe(true)
+    expect(harness.text.join('')).not.toMatch(/muster_bt_secret|BEGIN|PRIVATE/)
+  })
+
+  test('a stop before anything is sent leaves the token unspent', async () => {
+    const harness = start()
+    expect((await harness.stop()).exitCode).toBe(0)
+    expect(plane.requests).toEqual([])
+  })
+})
+
+describe('retries', () => {
+  test('one key and one CSR serve all retries of a request, and the next request has a new one', async () => {
+    plane.next.push(unavailable, unavailable)
+    const harness = await readyAfter(start(), 10 * SECOND)
+    expect(new Set(keysSent()).size).toBe(1)
+    expect(plane.enrolls).toHaveLength(3)
+    await harness.pass(10 * MINUTE)
+    expect(modes().slice(3)).toEqual(['mtls-renewal'])
+    expect(new Set(keysSent()).size).toBe(2)
+  })
+
+  test('the first comes after 1 s, then they double up to five minutes, ±25 %', async () => {
+    plane.respond = unavailable
+    const harness = start()
+    const times: number[] = []
+    harness.random = 0.5
+    for (let i = 0; i < 13; i++) {
+      await harness.settle()
+      times.push(Number(harness.lines.at(-1)?.retryInSeconds))
+      await harness.pass(Number(harness.lines.at(-1)?.retryInSeconds) * SECOND)
+    }
+    expect(times).toEqual([1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300])
+  })
+
+  test.each([
+    ['seconds', () => ({ status: 503, headers: { 'retry-after': '120' }, body: '' }), 120],
+    [
+      'an HTTP date',
+      () => ({ status: 429, headers: { 'retry-after': new Date(Date.now() + 90_000).toUTCString() }, body: '' }),
+      90,
+    ],
+    ['a refusal of ours', () => ({ ...problem(503, 'keys_unavailable'), headers: { 'retry-after': '10' } }), 10],
+  ])('Retry-After in %s wins over the backoff', async (_name, answer, wait) => {
+    plane.next.push(answer)
+    const harness = start()
+    await harness.pass((wait - 5) * SECOND)
+    expect(plane.enrolls).toHaveLength(1)
+    await harness.pass(10 * SECOND)
+    expect(plane.enrolls).toHaveLength(2)
+  })
+
+  test('network, 429 and 5xx are retried for ever', async () => {
+    plane.respond = unavailable
+    const harness = start()
+    await harness.pass(12 * HOUR)
+    expect(harness.ending).toBeNull()
+    plane.respond = () => undefined
+    await harness.pass(10 * MINUTE)
+    expect(harness.messages()).toContain('ready')
+  })
+})
+
+async function readyAfter(harness: Harness, duration: number): Promise<Harness> {
+  await harness.pass(duration)
+  expect(harness.messages()).toContain('ready')
+  return harness
+}
+
+describe('refusals', () => {
+  test('of a single-use token are tried three times in all, then exit 77', async () => {
+    plane.respond = () => problem(401, 'attestation_invalid')
+    const harness = start()
+    await harness.pass(MINUTE)
+    expect(plane.enrolls).toHaveLength(3)
+    expect(harness.ending?.exitCode).toBe(77)
+    const refused = harness.lines.filter(({ message }) => message.startsWith('enrollment refused'))
+    expect(refused[0]).toMatchObject({
+      level: 'error',
+      message: 'enrollment refused: the credential, not the network',
+      code: 'attestation_invalid',
+      detail: 'detail of attestation_invalid',
+      requestId: '01a227f2-2f68-76aa-95ed-d0276828b324',
+    })
+  })
+
+  test('of a Kubernetes token are tried for ten minutes, each time with the token that is there, and name its claims', async () => {
+    const path = join(scratchDir(), 'token')
+    const claims = { iss: 'https://issuer.test', aud: ['rootpilot-enroll'], sub: 'system:serviceaccount:a:b', exp: 4e9 }
+    writeFileSync(path, `${kubernetesToken(claims)}\n`)
+    plane.respond = () => problem(401, 'attestation_invalid')
+    const harness = start({ RUNNER_ATTESTATION_MODE: 'kubernetes', RUNNER_TOKEN_FILE: path })
+    await harness.settle()
+    expect(harness.lines.at(-1)).toMatchObject({ iss: claims.iss, aud: claims.aud, sub: claims.sub, exp: claims.exp })
+    writeFileSync(path, kubernetesToken({ ...claims, exp: 4e9 + 1 }))
+    await harness.pass(9 * MINUTE)
+    expect(harness.ending).toBeNull()
+    expect(plane.enrolls[1]?.body.attestation.token).toBe(kubernetesToken({ ...claims, exp: 4e9 + 1 }))
+    await harness.pass(2 * MINUTE)
+    expect(harness.ending?.exitCode).toBe(77)
+    expect(harness.time.steady).toBeLessThanOrEqual(11 * MINUTE)
+  })
+
+  test('by a ban end it at once with 77, at enrollment and at renewal', async () => {
+    plane.next.push(() => problem(403, 'banned'))
+    const first = start()
+    await first.settle()
+    expect(first.ending?.exitCode).toBe(77)
+    expect(plane.enrolls).toHaveLength(1)
+    const second = await ready()
+    plane.respond = () => problem(403, 'banned')
+    await second.pass(10 * MINUTE)
+    expect(second.ending?.exitCode).toBe(77)
+  })
+
+  test.each(['request_malformed', 'csr_invalid', 'nonce_mismatch'] as const)(
+    '%s three times is exit 70',
+    async (code) => {
+      plane.respond = () => problem(400, code)
+      const harness = start()
+      await harness.pass(MINUTE)
+      expect(plane.enrolls).toHaveLength(3)
+      expect(harness.ending?.exitCode).toBe(70)
+    },
+  )
+})
+
+describe('renewal', () => {
+  test('comes at two thirds of the life, less up to a tenth, by the old key’s signature of the new nonce', async () => {
+    const harness = await ready()
+    await harness.pass(9 * MINUTE)
+    expect(modes()).toEqual(['bootstrap-token'])
+    await harness.pass(MINUTE)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed'])
+    expect(harness.agent.identity?.enrollmentId).toBe(plane.enrollmentId)
+  })
+
+  test('opens the new tunnel before it closes the old', async () => {
+    const harness = await ready()
+    await harness.pass(10 * MINUTE)
+    expect(harness.links).toHaveLength(2)
+    expect(harness.links.map(({ isClosed }) => isClosed)).toEqual([true, false])
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages()).not.toContain('not ready: no open tunnel')
+  })
+
+  test('whose refusals outlast the window of a short certificate enrolls anew before it is lost', async () => {
+    plane.issuing.lifetime = 300
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, kubernetesToken({ exp: 4e9 }))
+    const harness = await ready({ RUNNER_TOKEN_FILE: path })
+    plane.respond = ({ body }) =>
+      body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
+    await harness.pass(11 * MINUTE)
+    expect(harness.ending).toBeNull()
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'enrolled'])
+    expect(modes().filter((mode) => mode === 'kubernetes')).toHaveLength(2)
+  })
+
+  test('refused three times ends a bootstrapped runner with 75, and re-enrolls one whose evidence serves again', async () => {
+    const bootstrapped = await ready()
+    plane.respond = ({ body }) =>
+      body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
+    await bootstrapped.pass(11 * MINUTE)
+    expect(bootstrapped.ending?.exitCode).toBe(75)
+    expect(modes().filter((mode) => mode === 'mtls-renewal')).toHaveLength(3)
+    plane.requests.length = 0
+    const minted = await ready({ RUNNER_TOKEN: 'muster_rt_secret' })
+    await minted.pass(11 * MINUTE)
+    expect(minted.ending).toBeNull()
+    expect(modes()).toEqual(['runner-token', 'mtls-renewal', 'mtls-renewal', 'mtls-renewal', 'runner-token'])
+    expect(minted.announced).toEqual(['enrolled', 'ready', 'enrolled'])
+  })
+
+  test('answered with reattestation_required enrolls anew at once, without a gap', async () => {
+    const harness = await ready({ RUNNER_TOKEN: 'muster_rt_secret' })
+    plane.next.push(() => problem(401, 'reattestation_required'))
+    await harness.pass(10 * MINUTE)
+    expect(modes()).toEqual(['runner-token', 'mtls-renewal', 'runner-token'])
+    expect(new Set(keysSent()).size).toBe(3)
+    expect(harness.lines.find(({ code }) => code === 'reattestation_required')?.level).toBe('warn')
+    expect(harness.messages('error')).toEqual([])
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages()).not.toContain('not ready: no open tunnel')
+  })
+
+  test('past the window is over: the message, exit 75', async () => {
+    const harness = await ready()
+    plane.respond = unavailable
+    await harness.pass(22 * MINUTE)
+    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+    expect(harness.messages('error').at(-1)).toBe(LOST)
+  })
+
+  test('refused as past the window is over at once', async () => {
+    const harness = await ready()
+    plane.respond = () => problem(401, 'renewal_window_passed')
+    await harness.pass(10 * MINUTE)
+    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+  })
+
+  test('switched off warns once at boot and ends with the certificate, exit 75', async () => {
+    const harness = await ready({ RUNNER_CERT_RENEWAL: 'off' })
+    expect(harness.messages('warn')).toHaveLength(1)
+    await harness.pass(14 * MINUTE)
+    expect(harness.ending).toBeNull()
+    await harness.pass(MINUTE + SECOND)
+    expect(harness.ending?.exitCode).toBe(75)
+    expect(modes()).toEqual(['bootstrap-token'])
+  })
+
+  test('may change the trust domain, and nothing else of who the runner is', async () => {
+    const harness = await ready()
+    plane.issuing.trustDomain = 'whystack'
+    await harness.pass(10 * MINUTE)
+    expect(harness.agent.identity?.spiffeId).toBe('spiffe://whystack/tenant/acme/runner')
+    plane.issuing.tenant = 'umbrella'
+    await harness.pass(10 * MINUTE)
+    expect(harness.agent.identity?.tenant).toBe('acme')
+    expect(harness.messages('warn').at(-1)).toBe('renewal got no answer yet')
+    expect(harness.lines.at(-1)?.why).toBe('the answer was not kept: the renewal changed tenant')
+  })
+})
+
+describe('the tunnel', () => {
+  test.each([1006, 1011, 1012, 4000])(
+    'closed with %i is not ready at once, and opened again after the backoff',
+    async (code) => {
+      const harness = await ready()
+      harness.links[0]?.end(code)
+      await harness.settle()
+      expect(harness.agent.unready).toBe('no open tunnel')
+      await harness.pass(900)
+      expect(harness.links).toHaveLength(1)
+      await harness.pass(SECOND)
+      expect(harness.agent.unready).toBeNull()
+      expect(harness.announced).toEqual(['enrolled', 'ready', 'ready'])
+    },
+  )
+
+  test('backs off further until a connection has lasted', async () => {
+    const harness = await ready()
+    const waits: unknown[] = []
+    for (let i = 0; i < 4; i++) {
+      harness.links.at(-1)?.end(1012)
+      await harness.settle()
+      waits.push(harness.lines.findLast(({ message }) => message === 'tunnel closed')?.retryInSeconds)
+      await harness.pass(10 * SECOND)
+    }
+    expect(waits).toEqual([1, 2, 4, 8])
+    await harness.pass(61 * SECOND)
+    harness.links.at(-1)?.end(1012)
+    await harness.settle()
+    expect(harness.lines.findLast(({ message }) => message === 'tunnel closed')?.retryInSeconds).toBe(1)
+  })
+
+  test('closed with 4001 renews, then connects with the new certificate', async () => {
+    const harness = await ready()
+    harness.links[0]?.end(4001)
+    await harness.pass(2 * SECOND)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(harness.links[1]?.identity).toBe(harness.agent.identity)
+  })
+
+  test('closed with 4002 waits five minutes and says that another connection uses the identity', async () => {
+    const harness = await ready()
+    harness.links[0]?.end(4002)
+    await harness.pass(4 * MINUTE)
+    expect(harness.messages('warn')).toContain('another connection uses this identity')
+    expect(harness.links).toHaveLength(1)
+    await harness.pass(MINUTE + SECOND)
+    expect(harness.links).toHaveLength(2)
+  })
+
+  test('closed with 4003 renews once, and a ban in the answer ends it with 77', async () => {
+    const harness = await ready()
+    plane.respond = () => problem(403, 'banned')
+    harness.links[0]?.end(4003)
+    await harness.settle()
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(harness.ending?.exitCode).toBe(77)
+  })
+
+  test('let go of before the new one is ready is no gap, and nobody else’s connection', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    harness.dialing = () => former?.end(4002)
+    await harness.pass(10 * MINUTE)
+    expect(harness.links).toHaveLength(2)
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages('warn')).toEqual([])
+  })
+
+  test('let go of while the new one takes long is not ready after a second, until it is', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    const answered = Promise.withResolvers<void>()
+    harness.dialing = () => {
+      former?.end(4002)
+      return answered.promise
+    }
+    const dialed = harness.dialed
+    while (harness.dialed === dialed) await harness.pass(SECOND)
+    expect(harness.agent.unready).toBeNull()
+    await harness.pass(2 * SECOND)
+    expect(harness.agent.unready).toBe('no open tunnel')
+    answered.resolve()
+    await harness.pass(SECOND)
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.messages('warn')).toEqual(['not ready: no open tunnel'])
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed', 'ready'])
+  })
+
+  test('let go of, and the new one fails, is not ready', async () => {
+    const harness = await ready()
+    const [former] = harness.links
+    harness.dialing = () => former?.end(4002)
+    harness.dials.push({ type: 'failed', why: 'reset' })
+    await harness.pass(8 * MINUTE + 30 * SECOND)
+    const dialed = harness.dialed
+    while (harness.dialed === dialed) await harness.pass(SECOND)
+    expect(harness.messages('warn')).toEqual(['not ready: no open tunnel', 'tunnel could not be opened'])
+    await harness.pass(2 * SECOND)
+    expect(harness.agent.unready).toBeNull()
+  })
+
+  test('refused at the upgrade renews to learn why', async () => {
+    const harness = start()
+    harness.dials.push({ type: 'refused', status: 403, code: 'banned', why: 'HTTP 403' })
+    plane.next.push(
+      () => undefined,
+      () => problem(403, 'banned'),
+    )
+    await harness.settle()
+    expect(harness.ending?.exitCode).toBe(77)
+  })
+
+  test('drained by an operator ends the runner with 0', async () => {
+    const harness = await ready()
+    harness.links[0]?.onDrain()
+    expect((await harness.done).exitCode).toBe(0)
+    expect(harness.links[0]?.isClosed).toBe(true)
+  })
+})
+
+describe('clocks', () => {
+  test('suspend-short: nothing at wake-up, then renewal at two thirds of wall time', async () => {
+    plane.issuing.lifetime = 3600
+    const harness = await ready()
+    await harness.pass(600 * SECOND)
+    harness.suspend(1200 * SECOND)
+    await harness.pass(60 * SECOND)
+    expect(modes()).toHaveLength(1)
+    await harness.pass(600 * SECOND)
+    expect(modes()).toHaveLength(2)
+  })
+
+  test.each([
+    ['suspend-past-due', 2700],
+    ['suspend-into-grace', 3200],
+  ])('%s: renews within one look at the clock', async (_id, asleep) => {
+    plane.issuing.lifetime = 3600
+    const harness = await ready()
+    await harness.pass(600 * SECOND)
+    harness.suspend(asleep * SECOND)
+    expect(harness.agent.unready === null).toBe(asleep === 2700)
+    await harness.pass(30 * SECOND)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(harness.agent.unready).toBeNull()
+  })
+
+  test('suspend-past-grace: not ready at wake-up, and over when the control plane says so', async () => {
+    const harness = await ready()
+    harness.suspend(86_400 * SECOND)
+    expect(harness.agent.unready).toBe('no live certificate')
+    plane.respond = () => problem(401, 'renewal_window_passed')
+    await harness.pass(30 * SECOND)
+    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+  })
+
+  test('clock-back-1h: no storm, the certificate is kept and renewed in its time', async () => {
+    const harness = await ready()
+    await harness.pass(5 * MINUTE)
+    harness.time.wall -= HOUR
+    await harness.pass(4 * MINUTE)
+    expect(modes()).toHaveLength(1)
+    expect(harness.agent.unready).toBeNull()
+    await harness.pass(MINUTE)
+    expect(modes()).toHaveLength(2)
+  })
+
+  test('clock-forward-10y: the identity is kept and the control plane decides; on return it goes on', async () => {
+    const harness = await ready()
+    plane.respond = unavailable
+    harness.time.wall += 315_360_000 * SECOND
+    await harness.pass(3 * MINUTE)
+    expect(harness.ending).toBeNull()
+    expect(harness.agent.unready).toBe('no live certificate')
+    harness.time.wall -= 315_360_000 * SECOND
+    plane.respond = () => undefined
+    await harness.pass(5 * MINUTE)
+    expect(harness.agent.unready).toBeNull()
+    expect(harness.ending).toBeNull()
+  })
+
+  test('timer-overflow: a certificate of most of a year is renewed after months, with no timer above 30 s', async () => {
+    plane.issuing.lifetime = 300 * 24 * 3600
+    const harness = await ready()
+    await harness.pass(10 * MINUTE)
+    expect(modes()).toHaveLength(1)
+    harness.suspend(205 * 24 * HOUR)
+    await harness.pass(30 * SECOND)
+    expect(modes()).toHaveLength(2)
+    expect(harness.time.longest).toBeLessThanOrEqual(30 * SECOND)
+  })
+
+  test('life-shorter-than-interval: a certificate of a minute is renewed at about 40 s', async () => {
+    plane.issuing.lifetime = 60
+    const harness = await ready()
+    await harness.pass(30 * SECOND)
+    expect(modes()).toHaveLength(1)
+    await harness.pass(11 * SECOND)
+    expect(modes()).toHaveLength(2)
+  })
+
+  test('fleet-start: first renewals are spread over a tenth of the life', async () => {
+    const due: number[] = []
+    for (const random of [0, 0.25, 0.5, 0.75, 0.999]) {
+      const harness = start()
+      harness.random = random
+      await harness.settle()
+      const before = plane.enrolls.length
+      while (plane.enrolls.length === before) await harness.pass(SECOND)
+      due.push(harness.time.steady / SECOND)
+      await harness.stop()
+    }
+    expect(Math.max(...due)).toBeLessThanOrEqual(601)
+    expect(Math.max(...due) - Math.min(...due)).toBeGreaterThanOrEqual(89)
+  })
+
+  test('skew past 30 s is logged once, and changes nothing', async () => {
+    const harness = start()
+    plane.issuing.clock = () => harness.time.wall + 2 * HOUR
+    await harness.pass(12 * MINUTE)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    const told = harness.lines.filter(({ skewSeconds }) => skewSeconds !== undefined)
+    expect(told).toHaveLength(1)
+    expect(told[0]).toMatchObject({ level: 'warn', skewSeconds: 7200 })
+    expect(harness.agent.unready).toBeNull()
+  })
+})
+
+describe('RUNNER_TENANT and --runner-id', () => {
+  test('another tenant than the enrolled one refuses to start, exit 78, with the identity kept', async () => {
+    const folder = scratchDir()
+    const secrets = scratchDir()
+    mkdirSync(join(secrets, 'umbrella'))
+    writeFileSync(join(secrets, 'umbrella', 'key'), 'hush')
+    const env = { RUNNER_TENANT: 'umbrella', RUNNER_IDENTITY_DIR: folder, RUNNER_SECRETS_DIR: secrets }
+    const harness = start(env)
+    await harness.settle()
+    const message = 'RUNNER_TENANT=umbrella but this runner enrolled as acme: refusing to start'
+    expect(harness.ending).toEqual({ exitCode: 78, messages: [message] })
+    expect(harness.lines.map(({ state }) => state)).not.toContain('connect')
+    expect(harness.agent.secrets.size).toBe(0)
+    expect(existsSync(join(folder, 'identity.json'))).toBe(true)
+
+    const again = start(env)
+    await again.settle()
+    expect(again.ending).toEqual({ exitCode: 78, messages: [message] })
+    expect(again.lines.map(({ state }) => state)).not.toContain('secrets')
+
+    await ready({ RUNNER_TENANT: 'acme', RUNNER_IDENTITY_DIR: folder })
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+  })
+
+  test('secrets of the tenant are handed out once it is proven', async () => {
+    const secrets = scratchDir()
+    mkdirSync(join(secrets, 'acme'))
+    writeFileSync(join(secrets, 'acme', 'db-password'), 'hush')
+    const harness = await ready({ RUNNER_TENANT: 'acme', RUNNER_SECRETS_DIR: secrets })
+    expect(Buffer.from(harness.agent.secrets.get('db-password') ?? []).toString()).toBe('hush')
+    expect(harness.text.join('')).not.toContain('hush')
+  })
+
+  test('another runner ID in the answer refuses to start, exit 78', async () => {
+    plane.issuing.runnerId = 'prod/node-1'
+    const harness = start({}, { runnerId: 'prod/node-2' })
+    await harness.settle()
+    expect(harness.ending?.exitCode).toBe(78)
+    const same = await ready({}, { runnerId: 'prod/node-1' })
+    expect(same.agent.identity?.runnerId).toBe('prod/node-1')
+    expect(plane.enrolls.every(({ text }) => !text.includes('node-2'))).toBe(true)
+  })
+})
+
+describe('RUNNER_IDENTITY_DIR', () => {
+  const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)
+
+  test('keeps the identity for the next boot, which renews and spends no token', async () => {
+    const folder = scratchDir()
+    const first = await ready({ RUNNER_IDENTITY_DIR: folder })
+    await first.stop()
+    expect(readdirSync(folder).sort()).toEqual(['identity.json', 'instance-id'])
+    expect([mode(join(folder, 'identity.json')), mode(join(folder, 'instance-id'))]).toEqual(['600', '600'])
+    const second = await ready({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(second.announced).toEqual(['renewed', 'ready'])
+  })
+
+  test('writes mode 600 over a file of another mode', async () => {
+    const folder = scratchDir()
+    writeFileSync(join(folder, 'identity.json'), '{}', { mode: 0o666 })
+    chmodSync(join(folder, 'identity.json'), 0o666)
+    await ready({ RUNNER_IDENTITY_DIR: folder })
+    expect(mode(join(folder, 'identity.json'))).toBe('600')
+  })
+
+  test('keeps the key of an enrollment under way, so that a crash does not strand a spent token', async () => {
+    const folder = scratchDir()
+    plane.respond = unavailable
+    const first = start({ RUNNER_IDENTITY_DIR: folder })
+    await first.settle()
+    expect(mode(join(folder, 'enrollment.json'))).toBe('600')
+    await first.stop()
+    plane.respond = () => undefined
+    await ready({ RUNNER_IDENTITY_DIR: folder })
+    expect(new Set(keysSent()).size).toBe(1)
+    expect(existsSync(join(folder, 'enrollment.json'))).toBe(false)
+  })
+
+  test('whose identity is refused at boot is set aside, and the boot enrolls', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    plane.requests.length = 0
+    plane.next.push(() => problem(401, 'attestation_invalid'))
+    await ready({ RUNNER_IDENTITY_DIR: folder })
+    expect(modes()).toEqual(['mtls-renewal', 'bootstrap-token'])
+    expect(existsSync(join(folder, 'identity.json.set-aside'))).toBe(true)
+  })
+
+  test('whose identity is refused at boot, with no evidence to enroll by, says what is missing', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    plane.next.push(() => problem(401, 'attestation_invalid'))
+    const harness = start({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+    await harness.settle()
+    expect(harness.ending).toEqual({
+      exitCode: 78,
+      messages: ['RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN'],
+    })
+  })
+
+  test('whose identity is past the window enrolls, without asking for a renewal', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    plane.requests.length = 0
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'again', RUNNER_IDENTITY_DIR: folder })
+    harness.time.wall += 22 * MINUTE
+    running.push(harness)
+    await harness.settle()
+    expect(modes()).toEqual(['bootstrap-token'])
+  })
+
+  test('serves while the control plane is away, if the certificate lives', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    plane.respond = unavailable
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+    expect(harness.announced).toEqual(['kept', 'ready'])
+    plane.respond = () => undefined
+    await harness.pass(2 * SECOND)
+    expect(harness.announced).toEqual(['kept', 'ready', 'renewed'])
+  })
+
+  test('that cannot be written to warns before a token is spent, and goes on', async () => {
+    const blocked = join(scratchDir(), 'file')
+    writeFileSync(blocked, '')
+    const harness = await ready({ RUNNER_IDENTITY_DIR: join(blocked, 'identity') })
+    expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
+    const warned = harness.lines.findIndex(({ level }) => level === 'warn')
+    expect(warned).toBeLessThan(harness.lines.findIndex(({ state }) => state === 'enroll'))
+  })
+
+  test('that cannot be written to is read all the same: its identity is used, and the warning comes once', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    const owner = statSync(join(folder, 'instance-id')).mtimeMs
+    const obstacle = join(folder, `identity.json.tmp-${process.pid}`)
+    mkdirSync(join(obstacle, 'in-the-way'), { recursive: true })
+    plane.requests.length = 0
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
+    const warned = harness.lines.findIndex(({ level }) => level === 'warn')
+    expect(warned).toBeLessThan(harness.lines.findIndex(({ state }) => state === 'enroll'))
+    expect(statSync(join(folder, 'instance-id')).mtimeMs).toBe(owner)
+  })
+
+  test('whose new identity cannot be written loses the old one too', async () => {
+    const folder = scratchDir()
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+    // The temporary file has nowhere to go.
+    mkdirSync(join(folder, `identity.json.tmp-${process.pid}`, 'in-the-way'), { recursive: true })
+    await harness.pass(10 * MINUTE)
+    expect(harness.announced).toContain('renewed')
+    expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
+    expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+  })
+
+  test('whose old identity can be neither replaced nor removed says both causes', async () => {
+    const folder = scratchDir()
+    const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+    rmSync(join(folder, 'identity.json'))
+    mkdirSync(join(folder, 'identity.json', 'in-the-way'), { recursive: true })
+    await harness.pass(10 * MINUTE)
+    const warned = harness.lines.filter(({ level }) => level === 'warn')
+    expect(warned).toHaveLength(1)
+    expect(warned[0]?.cause).toMatch(/rename.*; the former identity stays: .*identity\.json/)
+  })
+
+  test('of another runner is ignored', async () => {
+    const [mine, other] = [scratchDir(), scratchDir()]
+    await (await ready({ RUNNER_IDENTITY_DIR: other })).stop()
+    await (await ready({ RUNNER_IDENTITY_DIR: mine })).stop()
+    writeFileSync(join(mine, 'identity.json'), readFileSync(join(other, 'identity.json')))
+    plane.requests.length = 0
+    const harness = await ready({ RUNNER_IDENTITY_DIR: mine })
+    expect(harness.messages('warn')).toEqual(['persisted identity was written for another identity dir — ignoring'])
+    expect(modes()).toEqual(['bootstrap-token'])
+  })
+})

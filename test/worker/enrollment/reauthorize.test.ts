@@ -1,0 +1,265 @@
+// Who may stay in: standing, re-attestation, clones, and the trust domain, decided anew at every renewal.
+import { env, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
+import { X509Certificate } from '@peculiar/x509'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { hex } from '../../../src/protocol/base64url.ts'
+import { addSeconds, hours, minutes, seconds, subtractSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
+import { uuidv7 } from '../../../src/protocol/uuid.ts'
+import { NO_BANS } from '../../../src/trust/bans.ts'
+import type { AwsClaims, KubernetesClaims } from '../../../src/trust/claims.ts'
+import type { CompiledTrust } from '../../../src/trust/compiled.ts'
+import { decide } from '../../../src/trust/decide.ts'
+import { deleteBan, insertBan } from '../../../src/worker/store/bans.ts'
+import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
+import { findEvent, listEvents } from '../../../src/worker/store/events.ts'
+import { revokeToken } from '../../../src/worker/store/tokens.ts'
+import { LEAF_URI } from '../../fakes/ca-forge.ts'
+import { enrollBody, makeRequester } from '../../fakes/requester.ts'
+import { clusterWith } from '../../fakes/trust.ts'
+import { world } from '../../fakes/world.ts'
+import {
+  db,
+  enrollByToken,
+  type Identity,
+  mint,
+  provisionedBy,
+  reasonOf,
+  settled,
+  startMuster,
+} from '../fleet/fixture.ts'
+
+const { issuer, muster } = await startMuster()
+
+beforeEach(() => world.deploy({}))
+
+const runners = env.RUNNERS
+
+describe('standing', () => {
+  test('a tenant that was removed ends those who are in', async () => {
+    const identity = await enrollByToken(muster)
+    world.deploy({ tenants: ['default'] })
+    expect(await reasonOf(await muster.renew(identity))).toBe('standing_lost')
+    world.deploy({})
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('a revoked token ends its enrollments within 30 seconds', async () => {
+    const { token, id } = await mint()
+    const identity = await muster.enroll({ mode: 'bootstrap-token', token })
+    await revokeToken(db, id, toEpochSeconds(world.clock()))
+    world.pass(31)
+    expect(await reasonOf(await muster.renew(identity))).toBe('token_revoked')
+  })
+
+  test('a ban is told as such, and can be lifted', async () => {
+    const identity = await enrollByToken(muster)
+    const ban = { kind: 'enrollment', value: identity.enrollmentId } as const
+    await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
+    world.pass(31)
+    const { status, json } = await muster.renew(identity)
+    expect([status, json.code]).toEqual([403, 'banned'])
+    await deleteBan(db, ban)
+    world.pass(31)
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  const role = { kind: 'role', name: 'runner' } as const
+  const arn = 'arn:aws:sts::123456789012:assumed-role/runner/i-1'
+  const aws: AwsClaims = { mode: 'aws-sts', account: '123456789012', arn, principal: role }
+  const workload = { cluster: 'prod', namespace: 'runners', serviceAccount: 'runner' }
+  const pod: KubernetesClaims = { mode: 'kubernetes', ...workload, pod: 'p', node: 'node-1' }
+  const before: Partial<CompiledTrust> = {
+    clusters: [clusterWith()],
+    kubernetesMappings: [{ tenant: 'acme', ...workload }],
+    awsMappings: [{ tenant: 'acme', account: aws.account, principal: null }],
+  }
+
+  /** Somebody who is in by evidence that this test need not make. */
+  async function enrolledBy(claims: AwsClaims | KubernetesClaims): Promise<Identity & { id: string }> {
+    world.deploy(before)
+    const decision = decide(world.trust, claims)
+    if (!decision.ok) throw new Error(decision.error.reason)
+    const { mode, source } = decision.value
+    const id = uuidv7(world.clock())
+    const identity = await provisionedBy(issuer, {
+      id,
+      subject: [{ O: ['acme'] }, { OU: [`${mode}:${source}`] }, { CN: [id] }],
+    })
+    const now = toEpochSeconds(world.clock())
+    const leaf = new X509Certificate(identity.certificate)
+    const certificate = {
+      serial: leaf.serialNumber,
+      publicKeyHash: hex(new Uint8Array(await crypto.subtle.digest('SHA-256', leaf.publicKey.rawData))),
+      spiffeId: LEAF_URI,
+      notBefore: subtractSeconds(now, seconds(60)),
+      notAfter: addSeconds(now, seconds(900)),
+      issuer: issuer.keyId,
+    }
+    const start = { enrollmentId: id, claims, decision: decision.value, instanceId: null, enrolledAt: now, certificate }
+    expect(await runners.getByName(id).begin(start, NO_BANS)).toEqual({ ok: true, value: null })
+    return identity
+  }
+
+  test.each<[string, AwsClaims | KubernetesClaims, Partial<CompiledTrust>, string]>([
+    [
+      'a cluster that moved to another tenant',
+      pod,
+      { kubernetesMappings: [{ tenant: 'globex', ...workload }] },
+      'standing_lost',
+    ],
+    ['a cluster that is gone', pod, { clusters: [] }, 'standing_lost'],
+    ['a mapping that is gone', pod, { kubernetesMappings: [] }, 'standing_lost'],
+    ['a denied node', pod, { clusters: [clusterWith({ denyNodes: ['node-1'] })] }, 'node_denied'],
+    [
+      'an account narrowed to another role',
+      aws,
+      { awsMappings: [{ tenant: 'acme', account: aws.account, principal: { ...role, name: 'deployer' } }] },
+      'standing_lost',
+    ],
+    [
+      'a role given to another tenant',
+      aws,
+      {
+        awsMappings: [
+          { tenant: 'acme', account: aws.account, principal: null },
+          { tenant: 'globex', account: aws.account, principal: role },
+        ],
+      },
+      'standing_lost',
+    ],
+    ['a tenant that is gone', aws, { tenants: ['default', 'globex'] }, 'standing_lost'],
+  ])('%s stops those who are in', async (_, claims, after, reason) => {
+    let identity: Identity = await enrolledBy(claims)
+    identity = await muster.renew(identity)
+    expect(identity).toMatchObject({ status: 200 })
+    world.deploy({ ...before, ...after })
+    expect(await reasonOf(await muster.renew(identity))).toBe(reason)
+  })
+
+  test('a changed issuer of the cluster stops nobody', async () => {
+    const identity = await enrolledBy(pod)
+    world.deploy({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('what a platform proved is to be proven anew after a day, and no second earlier', async () => {
+    let identity: Identity = await enrolledBy(aws)
+    for (let passed = 0; passed < 24 * 3600; passed += 600) {
+      identity = await muster.renew(identity)
+      expect(identity).toMatchObject({ status: 200 })
+      world.pass(600)
+    }
+    identity = await muster.renew(identity)
+    expect(identity).toMatchObject({ status: 200 })
+    world.pass(1)
+    const { status, json } = await muster.renew(identity)
+    expect([status, json.code]).toEqual([401, 'reattestation_required'])
+  })
+
+  test('reattest: off lets a platform’s word stand', async () => {
+    let identity: Identity = await enrolledBy(aws)
+    world.deploy({ ...before, certificate: { lifetime: hours(24), reattest: null, onClone: 'end' } })
+    for (let day = 0; day < 4; day++) {
+      identity = await muster.renew(identity)
+      expect(identity).toMatchObject({ status: 200 })
+      world.pass(24 * 3600)
+    }
+  })
+
+  test.each(['identity', 'runner-id', 'token', 'tenant', 'enrollment'] as const)(
+    'a ban by %s reaches those who are in',
+    async (kind) => {
+      const { token, id } = await mint('runner', 'banned-runner')
+      const { enrollmentId, ...identity } = await muster.enroll({ mode: 'runner-token', token })
+      const values = { identity: id, 'runner-id': 'banned-runner', token: id, tenant: 'acme', enrollment: enrollmentId }
+      const ban = { kind, value: values[kind] }
+      await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
+      world.pass(31)
+      expect((await muster.renew(identity)).json.code).toBe('banned')
+      await deleteBan(db, ban)
+      world.pass(31)
+    },
+  )
+})
+
+describe('the trust domain', () => {
+  test('moves with a renewal, and back, by the trust file alone', async () => {
+    const first = await enrollByToken(muster)
+    world.deploy({ trustDomain: 'whystack', alsoTrust: ['rootpilot'] })
+    const moved = await muster.renew(first)
+    expect(moved.spiffeId).toBe('spiffe://whystack/tenant/acme/runner')
+    expect([moved.tenant, moved.enrollmentId]).toEqual([first.tenant, first.enrollmentId])
+    world.deploy({ alsoTrust: ['whystack'] })
+    const back = await muster.renew(moved)
+    expect(back.spiffeId).toBe('spiffe://rootpilot/tenant/acme/runner')
+    world.deploy({ trustDomain: 'whystack' })
+    expect(await reasonOf(await muster.renew(back))).toBe('certificate_invalid')
+  })
+})
+
+describe('a clone', () => {
+  test('ends the enrollment, and the event names whose it was', async () => {
+    const { token, id } = await mint()
+    const stolen = await muster.enroll({ mode: 'bootstrap-token', token })
+    const second = await muster.renew(stolen)
+    const third = await muster.renew(second)
+    const refused = await muster.renew(stolen)
+    expect([refused.status, refused.json.code]).toEqual([401, 'attestation_invalid'])
+    const event = await findEvent(db, String(refused.json.requestId))
+    expect(event).toMatchObject({
+      reason: 'clone_suspected',
+      proven: true,
+      mode: 'mtls-renewal',
+      tenant: 'acme',
+      identity: id,
+      enrollmentId: stolen.enrollmentId,
+      serial: new X509Certificate(stolen.certificate).serialNumber,
+    })
+    expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
+    await settled(stolen.enrollmentId)
+    expect(await findEnrollment(db, stolen.enrollmentId)).toMatchObject({ endedReason: 'clone_suspected' })
+  })
+
+  test('with onClone: refuse loses its own certificate alone', async () => {
+    world.deploy({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
+    const stolen = await enrollByToken(muster)
+    const third = await muster.renew(await muster.renew(stolen))
+    expect(await reasonOf(await muster.renew(stolen))).toBe('clone_suspected')
+    expect((await muster.renew(third)).status).toBe(200)
+  })
+
+  test('is remembered until the last certificate of the enrollment has ended for good', async () => {
+    const stolen = await enrollByToken(muster)
+    const third = await muster.renew(await muster.renew(stolen))
+    await muster.renew(stolen)
+    world.pass(900 + 360)
+    await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
+    expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
+    world.pass(1)
+    await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
+    const rest = await runInDurableObject(runners.getByName(stolen.enrollmentId), async (_, { storage }) => [
+      (await storage.list()).size,
+      await storage.getAlarm(),
+    ])
+    expect(rest).toEqual([0, null])
+  })
+})
+
+describe('two enrollments of one runner ID', () => {
+  test('are said in the event of the second, and neither is cut', async () => {
+    const { token } = await mint('runner', 'shared-7')
+    const enroll = async () => {
+      const requester = await makeRequester()
+      const { json } = await muster.post('/api/enroll', enrollBody(requester, { mode: 'runner-token', token }))
+      const [event] = (await listEvents(db, 1000)).filter(({ enrollmentId }) => enrollmentId === json.enrollmentId)
+      return { certificate: String(json.certificate), keys: requester.keys, reason: event?.reason }
+    }
+    const first = await enroll()
+    const second = await enroll()
+    expect([first.reason, second.reason]).toEqual([null, 'runner_id_shared'])
+    expect((await muster.renew(first)).status).toBe(200)
+    expect((await muster.renew(second)).status).toBe(200)
+    world.pass(901)
+    expect((await enroll()).reason).toBeNull()
+  })
+})

@@ -1,0 +1,250 @@
+import { expect, test } from 'vitest'
+import { epochSeconds } from '../../../src/protocol/time.ts'
+import {
+  type Certificate,
+  connectionVerdict,
+  type Lineage,
+  renewalVerdict,
+  startLineage,
+} from '../../../src/worker/fleet/lineage.ts'
+
+const T0 = 1_772_366_400
+const LIFETIME = 900
+
+/** Plays an enrollment: who holds which certificate, and what the lineage says to each step. */
+function play() {
+  let made = 0
+  let now = T0
+  const make = (key: string): Certificate => ({
+    serial: `serial-${made++}`,
+    publicKeyHash: key,
+    spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
+    notBefore: epochSeconds(now - 60),
+    notAfter: epochSeconds(now + LIFETIME),
+    issuer: 'issuer',
+  })
+  const first = make('key-0')
+  let lineage: Lineage = startLineage(first)
+  let ended = false
+  return {
+    first,
+    pass: (seconds: number) => {
+      now += seconds
+    },
+    /** The certificate that comes back, or the verdict that refuses. */
+    renew(presented: Certificate, key = `key-${made}`, changed: Partial<Certificate> = {}): Certificate | string {
+      if (ended) return 'ended'
+      const verdict = renewalVerdict(lineage, presented, { ...make(key), ...changed }, epochSeconds(now))
+      if (verdict.verdict === 'clone') ended = true
+      if ('next' in verdict) lineage = verdict.next
+      return verdict.verdict === 'advance'
+        ? lineage.tip
+        : verdict.verdict === 'again'
+          ? verdict.certificate
+          : verdict.verdict
+    },
+    connect(presented: Certificate): string {
+      if (ended) return 'ended'
+      const verdict = connectionVerdict(lineage, presented, epochSeconds(now))
+      if (verdict.verdict === 'clone') ended = true
+      if ('next' in verdict) lineage = verdict.next
+      return verdict.verdict
+    },
+  }
+}
+
+const certificate = (answer: Certificate | string): Certificate => {
+  if (typeof answer === 'string') throw new Error(`refused: ${answer}`)
+  return answer
+}
+
+test('a runner renews and connects, over and over', () => {
+  const game = play()
+  let mine = game.first
+  for (let round = 0; round < 50; round++) {
+    expect(game.connect(mine)).toBe('accept')
+    game.pass(600)
+    mine = certificate(game.renew(mine))
+  }
+})
+
+test('a runner that renews without ever connecting goes on too', () => {
+  const game = play()
+  let mine = game.first
+  for (let round = 0; round < 50; round++) mine = certificate(game.renew(mine))
+})
+
+test('a lost answer is asked for again with the same key, and is the same certificate', () => {
+  const game = play()
+  const lost = certificate(game.renew(game.first, 'new key'))
+  expect(game.renew(game.first, 'new key')).toBe(lost)
+  expect(game.connect(lost)).toBe('accept')
+})
+
+test('any number of lost answers, each with a key of its own, lock nobody out', () => {
+  const game = play()
+  expect(game.connect(game.first)).toBe('accept')
+  let mine = game.first
+  for (let lost = 0; lost < 5; lost++) mine = certificate(game.renew(game.first))
+  expect(game.connect(mine)).toBe('accept')
+  expect(game.renew(mine)).toMatchObject({ serial: expect.any(String) })
+})
+
+test('while its answer is lost, a runner may still connect with what it has', () => {
+  const game = play()
+  game.renew(game.first)
+  expect(game.connect(game.first)).toBe('accept')
+})
+
+test('a renewal that arrives twice, the second time after the tip was used, is evidence of nothing', () => {
+  const game = play()
+  const second = certificate(game.renew(game.first, 'key-a'))
+  expect(game.connect(second)).toBe('accept')
+  expect(game.renew(game.first, 'key-a')).toBe(second)
+  const third = certificate(game.renew(second, 'key-b'))
+  expect(game.renew(game.first, 'key-a')).toBe(second)
+  expect(game.connect(third)).toBe('accept')
+})
+
+test('a repeated renewal whose certificate has under half its life left is refused, and evidence of nothing', () => {
+  const game = play()
+  const second = certificate(game.renew(game.first, 'key-a'))
+  game.connect(second)
+  game.pass(LIFETIME / 2)
+  expect(game.renew(game.first, 'key-a')).toBe('superseded')
+  expect(game.connect(second)).toBe('accept')
+})
+
+test('a lost answer that is asked for late gives a fresh certificate for the same key', () => {
+  const game = play()
+  const lost = certificate(game.renew(game.first, 'key-a'))
+  game.pass(LIFETIME / 2)
+  const again = certificate(game.renew(game.first, 'key-a'))
+  expect(again.serial).not.toBe(lost.serial)
+  expect(game.connect(again)).toBe('accept')
+})
+
+test('over half means over half: with half its life left a certificate is not given out again', () => {
+  const game = play()
+  const lost = certificate(game.renew(game.first, 'key-a'))
+  const life = LIFETIME + 60
+  game.pass(LIFETIME - life / 2 - 1)
+  expect(game.renew(game.first, 'key-a')).toBe(lost)
+  game.pass(1)
+  expect(certificate(game.renew(game.first, 'key-a')).serial).not.toBe(lost.serial)
+})
+
+test.each(['issuer', 'spiffeId'] as const)(
+  'a certificate that would be signed otherwise today is not signed again: %s',
+  (field) => {
+    const game = play()
+    const lost = certificate(game.renew(game.first, 'key-a'))
+    const again = certificate(game.renew(game.first, 'key-a', { [field]: 'changed' }))
+    expect(again.serial).not.toBe(lost.serial)
+    expect(again[field]).toBe('changed')
+  },
+)
+
+test('a runner that keeps its key renews, and early gets the certificate that it has', () => {
+  const game = play()
+  expect(game.renew(game.first, 'key-0')).toBe(game.first)
+  game.pass(600)
+  const second = certificate(game.renew(game.first, 'key-0'))
+  expect(second.serial).not.toBe(game.first.serial)
+})
+
+test('the parent’s connection may cross the tip’s first use for 60 seconds, and is a clone from then on', () => {
+  const early = play()
+  early.connect(certificate(early.renew(early.first)))
+  early.pass(60)
+  expect(early.connect(early.first)).toBe('replaced')
+  const late = play()
+  late.connect(certificate(late.renew(late.first)))
+  late.pass(61)
+  expect(late.connect(late.first)).toBe('clone')
+})
+
+test('the 60 seconds are for connections alone: a renewal with the parent after the tip’s use is a clone', () => {
+  const game = play()
+  game.connect(certificate(game.renew(game.first)))
+  expect(game.renew(game.first)).toBe('clone')
+})
+
+// A thief holds the certificate and key that the owner had; `owner` and `thief` each present the newest they have.
+type Step = 'owner renews' | 'owner connects' | 'thief renews' | 'thief connects'
+
+function steal(steps: readonly Step[], pause: number): string[] {
+  const game = play()
+  game.connect(game.first)
+  const holds: Record<string, Certificate> = { owner: game.first, thief: game.first }
+  return steps.map((step) => {
+    game.pass(pause)
+    const who = step.slice(0, 5)
+    const mine = holds[who] as Certificate
+    if (step.endsWith('connects')) return game.connect(mine)
+    const answer = game.renew(mine)
+    if (typeof answer === 'string') return answer
+    holds[who] = answer
+    return 'renewed'
+  })
+}
+
+test.each<[string, Step[], string]>([
+  ['owner ahead, thief renews the old', ['owner renews', 'owner connects', 'thief renews'], 'clone'],
+  ['owner ahead, thief connects the old', ['owner renews', 'owner connects', 'thief connects'], 'clone'],
+  ['owner renewed twice, thief renews the old', ['owner renews', 'owner renews', 'thief renews'], 'clone'],
+  ['owner renewed twice, thief connects the old', ['owner renews', 'owner renews', 'thief connects'], 'clone'],
+  ['thief ahead, owner renews', ['thief renews', 'thief connects', 'owner renews'], 'clone'],
+  ['thief ahead, owner connects', ['thief renews', 'thief connects', 'owner connects'], 'clone'],
+  ['thief renewed twice, owner renews', ['thief renews', 'thief renews', 'owner renews'], 'clone'],
+  ['thief renewed twice, owner connects', ['thief renews', 'thief renews', 'owner connects'], 'clone'],
+  ['both renewed, thief first, thief uses its own', ['thief renews', 'owner renews', 'thief connects'], 'clone'],
+  ['both renewed, thief first, thief renews its own', ['thief renews', 'owner renews', 'thief renews'], 'clone'],
+  ['both renewed, owner first, owner uses its own', ['owner renews', 'thief renews', 'owner connects'], 'clone'],
+  ['both renewed, owner first, owner renews its own', ['owner renews', 'thief renews', 'owner renews'], 'clone'],
+  [
+    'both renewed, thief first, owner goes on, then thief',
+    ['thief renews', 'owner renews', 'owner connects', 'thief connects'],
+    'clone',
+  ],
+  [
+    'both renewed, owner first, thief goes on, then owner',
+    ['owner renews', 'thief renews', 'thief connects', 'owner renews'],
+    'clone',
+  ],
+])('%s', (_, steps, last) => {
+  expect(steal(steps, 61).at(-1)).toBe(last)
+})
+
+test('in every order of thief and owner, at most one of them ever uses a certificate made after the theft', () => {
+  const all: Step[] = ['owner renews', 'owner connects', 'thief renews', 'thief connects']
+  const orders = (length: number): Step[][] =>
+    length === 0 ? [[]] : orders(length - 1).flatMap((order) => all.map((step) => [...order, step]))
+  let caught = 0
+  for (const order of orders(6)) {
+    const outcomes = steal(order, 61)
+    const renewed = { owner: 0, thief: 0 }
+    const wentOn = new Set<string>()
+    order.forEach((step, i) => {
+      const who = step.startsWith('owner') ? 'owner' : 'thief'
+      const granted = outcomes[i] === 'renewed' || outcomes[i] === 'accept'
+      if (granted && renewed[who] > 0) wentOn.add(who)
+      if (outcomes[i] === 'renewed') renewed[who]++
+      // Once one of them has gone on, whatever the other shows ends the enrollment.
+      if (granted && wentOn.size === 1 && !wentOn.has(who)) throw new Error(`${order.slice(0, i + 1)}: ${outcomes}`)
+    })
+    expect(wentOn.size, String(order)).toBeLessThan(2)
+    if (outcomes.includes('clone')) caught++
+  }
+  expect(caught).toBeGreaterThan(1000)
+})
+
+test('a thief that asks for the stolen key itself is found out as well', () => {
+  const game = play()
+  const second = certificate(game.renew(game.first, 'key-0', {}))
+  game.pass(600)
+  expect(second).toBe(game.first)
+  const third = certificate(game.renew(game.first, 'key-0'))
+  game.connect(third)
+  expect(game.renew(game.first, 'key-0')).toBe('clone')
+})

@@ -1,0 +1,223 @@
+// The tables: what one statement decides stays decided, and a flood fills nothing.
+import { env } from 'cloudflare:test'
+import { getTableConfig } from 'drizzle-orm/sqlite-core'
+import { expect, test } from 'vitest'
+import { addSeconds, epochMilliseconds, epochSeconds, minutes, seconds } from '../../../src/protocol/time.ts'
+import { uuidv7 } from '../../../src/protocol/uuid.ts'
+import { openDatabase } from '../../../src/worker/store/db.ts'
+import {
+  enrollment,
+  type Proposal,
+  reserveWithBootstrapToken,
+  reserveWithEvidence,
+} from '../../../src/worker/store/enrollments.ts'
+import {
+  type EventRow,
+  event,
+  insertEvent,
+  insertRefusal,
+  listEvents,
+  pruneEvents,
+} from '../../../src/worker/store/events.ts'
+import { makeRefusalGate } from '../../../src/worker/store/refusal-gate.ts'
+import { insertToken, liveRunnerIdWithSlash, revokeToken, token } from '../../../src/worker/store/tokens.ts'
+
+const db = openDatabase(env.DB)
+const NOW = epochSeconds(1_800_000_000)
+
+function proposal(publicKeyHash: string, changes: Partial<Proposal> = {}): Proposal {
+  const id = uuidv7(epochMilliseconds(NOW * 1000))
+  return {
+    id,
+    mode: 'bootstrap-token',
+    source: '',
+    tenant: 'acme',
+    identity: 'i',
+    runnerId: null,
+    tokenId: null,
+    instanceId: null,
+    enrolledAt: NOW,
+    publicKeyHash,
+    serial: id,
+    spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
+    notBefore: NOW,
+    notAfter: addSeconds(NOW, minutes(15)),
+    issuer: 'k',
+    ...changes,
+  }
+}
+
+async function minted(
+  kind: 'bootstrap' | 'runner',
+  expiresAt: number | null = NOW + 3600,
+  runnerId: string | null = null,
+): Promise<string> {
+  const id = uuidv7(epochMilliseconds(NOW * 1000))
+  await insertToken(db, {
+    hash: crypto.randomUUID(),
+    id,
+    kind,
+    tenant: 'acme',
+    runnerId,
+    createdAt: NOW,
+    expiresAt: expiresAt === null ? null : epochSeconds(expiresAt),
+  })
+  return id
+}
+
+test.each([
+  ['token', token],
+  ['enrollment', enrollment],
+  ['event', event],
+] as const)('the table %s has the columns that the queries name', async (name, table) => {
+  const { results } = await env.DB.prepare(`SELECT name, "notnull" FROM pragma_table_info('${name}')`).all()
+  expect(results.map((column) => [column.name, column.notnull === 1])).toEqual(
+    getTableConfig(table).columns.map((column) => [column.name, column.notNull]),
+  )
+})
+
+test('of 50 parallel uses of one token with 50 keys exactly one makes an enrollment', async () => {
+  const id = await minted('bootstrap')
+  const outcomes = await Promise.all(
+    Array.from({ length: 50 }, async (_, i) => {
+      const wanted = proposal(`race-${i}`)
+      const reserved = await reserveWithBootstrapToken(db, id, wanted)
+      return reserved?.enrollment?.id === wanted.id
+    }),
+  )
+  expect(outcomes.filter(Boolean)).toHaveLength(1)
+  expect(
+    (await env.DB.prepare("SELECT count(*) AS n FROM enrollment WHERE public_key_hash LIKE 'race-%'").first())?.n,
+  ).toBe(1)
+})
+
+test('parallel uses of one token with one key make one enrollment and all see it', async () => {
+  const id = await minted('bootstrap')
+  const all = await Promise.all(
+    Array.from({ length: 20 }, () => reserveWithBootstrapToken(db, id, proposal('one-key'))),
+  )
+  expect(new Set(all.map((reserved) => reserved?.enrollment?.id)).size).toBe(1)
+})
+
+test.each([
+  ['expired', async () => minted('bootstrap', NOW)],
+  ['of the other kind', async () => minted('runner')],
+  [
+    'revoked',
+    async () => {
+      const id = await minted('bootstrap')
+      await revokeToken(db, id, NOW)
+      return id
+    },
+  ],
+])('a token that is %s makes no enrollment', async (_, mint) => {
+  const reserved = await reserveWithBootstrapToken(db, await mint(), proposal(crypto.randomUUID()))
+  expect(reserved?.enrollment).toBeNull()
+})
+
+test('a token expires at its second, not one earlier', async () => {
+  const id = await minted('bootstrap', NOW + 1)
+  expect((await reserveWithBootstrapToken(db, id, proposal('last-second')))?.enrollment).not.toBeNull()
+})
+
+test('the same evidence and key within 10 minutes is the same enrollment, and a new one after', async () => {
+  const first = await reserveWithEvidence(db, proposal('same', { mode: 'kubernetes' }))
+  const again = await reserveWithEvidence(
+    db,
+    proposal('same', { mode: 'kubernetes', enrolledAt: addSeconds(NOW, minutes(10)) }),
+  )
+  const later = await reserveWithEvidence(
+    db,
+    proposal('same', { mode: 'kubernetes', enrolledAt: addSeconds(NOW, seconds(601)) }),
+  )
+  expect(again?.id).toBe(first?.id)
+  expect(later?.id).not.toBe(first?.id)
+})
+
+test.each<[string, Partial<Proposal>]>([
+  ['identity', { identity: 'other' }],
+  ['tenant', { tenant: 'other' }],
+  ['source', { source: 'other' }],
+  ['runner ID', { runnerId: 'other' }],
+  ['mode', { mode: 'aws-sts' }],
+])('the same key with another %s is another enrollment', async (_, change) => {
+  const key = crypto.randomUUID()
+  const first = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes' }))
+  const other = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes', ...change }))
+  expect(other?.id).not.toBe(first?.id)
+})
+
+test('a runner token that was revoked meanwhile reserves nothing', async () => {
+  const tokenId = await minted('runner', null, 'r1')
+  expect(await reserveWithEvidence(db, proposal('rt-1', { mode: 'runner-token', tokenId }))).not.toBeNull()
+  await revokeToken(db, tokenId, NOW)
+  expect(await reserveWithEvidence(db, proposal('rt-1', { mode: 'runner-token', tokenId }))).toBeNull()
+  expect(await reserveWithEvidence(db, proposal('rt-2', { mode: 'runner-token', tokenId }))).toBeNull()
+})
+
+test('only a live runner token with a slash in its ID stands in the way', async () => {
+  expect(await liveRunnerIdWithSlash(db, NOW)).toBeNull()
+  await minted('runner', NOW, 'expired/one')
+  expect(await liveRunnerIdWithSlash(db, NOW)).toBeNull()
+  const id = await minted('runner', null, 'a/b')
+  expect(await liveRunnerIdWithSlash(db, NOW)).toBe('a/b')
+  await revokeToken(db, id, NOW)
+  expect(await liveRunnerIdWithSlash(db, NOW)).toBeNull()
+})
+
+function eventRow(time: number, proven: boolean): EventRow {
+  const at = epochSeconds(time)
+  return {
+    id: uuidv7(epochMilliseconds(time * 1000)),
+    time: at,
+    outcome: 'refused',
+    reason: 'token_unknown',
+    proven,
+    mode: null,
+    tenant: null,
+    source: null,
+    identity: null,
+    runnerId: null,
+    enrollmentId: null,
+    serial: null,
+    spiffeId: null,
+    instanceId: null,
+    colo: null,
+    detail: null,
+    claimed: { token: 'x' },
+  }
+}
+
+test('400 refusals write under 100 rows, and garbage does not hide a caller who proved something', async () => {
+  for (let i = 0; i < 300; i++) await insertRefusal(db, eventRow(NOW, false))
+  for (let i = 0; i < 99; i++) await insertRefusal(db, { ...eventRow(NOW, true), reason: 'token_used' })
+  await insertRefusal(db, { ...eventRow(NOW, true), reason: 'clone_suspected' })
+  const rows = await listEvents(db, 1000)
+  expect(rows.length).toBe(51)
+  expect(rows.some((row) => row.reason === 'clone_suspected')).toBe(true)
+  expect(rows[0]?.claimed).toEqual({ token: 'x' })
+})
+
+test('after a flood there is room for one refusal a second, so that the latest can be explained', async () => {
+  for (const second of [1, 1, 2, 2]) await insertRefusal(db, eventRow(NOW + second, false))
+  expect((await listEvents(db, 2)).map((row) => row.time)).toEqual([NOW + 2, NOW + 1])
+})
+
+test('an isolate asks the database for no more than there can be room for', () => {
+  const gate = makeRefusalGate()
+  const asked = Array.from({ length: 400 }, (_, i) =>
+    gate.admits('unproven', 'token_unknown', addSeconds(NOW, seconds(Math.floor(i / 40)))),
+  )
+  expect(asked.filter(Boolean).length).toBe(30 + 9)
+  expect(Array.from({ length: 100 }, () => gate.admits('proven', 'token_used', NOW)).filter(Boolean).length).toBe(20)
+  expect(gate.admits('proven', 'clone_suspected', NOW)).toBe(true)
+  expect(gate.admits('proven', 'clone_suspected', NOW)).toBe(false)
+})
+
+test('events older than the bound are forgotten, younger ones are not', async () => {
+  await insertEvent(db, eventRow(NOW - 100, true))
+  await pruneEvents(db, epochSeconds(NOW))
+  const rows = await listEvents(db, 1000)
+  expect(rows.every((row) => row.time >= NOW)).toBe(true)
+  expect(rows.length).toBeGreaterThan(0)
+})
