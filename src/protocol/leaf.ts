@@ -30,3 +30,13 @@ export interface LeafSubject {
 
 /** Everything that a leaf certificate says. */
 export type Leaf = LeafContent & LeafSubject
+
+/** The content alone, of a record that holds more. */
+export const leafContentOf = ({
+  serial,
+  publicKeyHash,
+  spiffeId,
+  notBefore,
+  notAfter,
+  issuer,
+}: LeafContent): LeafContent => ({ serial, publicKeyHash, spiffeId, notBefore, notAfter, issuer })

@@ -1,18 +1,18 @@
-// What an operator should look at though nothing was refused. A note stands in an event where a reason does.
+// What an operator should look at though nothing was refused. A notice stands in an event where a reason does.
 
 import { isReason, REASONS } from './reasons.ts'
 
-const NOTES = {
+const NOTICES = {
   runner_id_shared:
     'Another enrollment of this runner ID has a live certificate: a restart a moment ago, two machines with one token, or a thief beside the owner. Neither is cut; ban the enrollment that should not be.',
 } as const
 
-export type Note = keyof typeof NOTES
+export type Notice = keyof typeof NOTICES
 
-const isNote = (text: string): text is Note => Object.hasOwn(NOTES, text)
+const isNotice = (text: string): text is Notice => Object.hasOwn(NOTICES, text)
 
-/** What happened and what to do next, for a reason or a note; null for neither. */
+/** What happened and what to do next, for a reason or a notice; null for neither. */
 export function adviceOf(text: string): string | null {
   if (isReason(text)) return REASONS[text].advice
-  return isNote(text) ? NOTES[text] : null
+  return isNotice(text) ? NOTICES[text] : null
 }

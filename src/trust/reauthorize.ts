@@ -14,7 +14,7 @@ export interface Enrolled {
 }
 
 /** What was proven then, held against the trust file and the bans of now. */
-export function standing(trust: CompiledTrust, list: BanList, enrolled: Enrolled): Outcome<Decision> {
+export function reauthorize(trust: CompiledTrust, list: BanList, enrolled: Enrolled): Outcome<Decision> {
   const { claims, tenant, enrollmentId } = enrolled
   const decision = decide(trust, claims)
   if (!decision.ok) return decision.error.reason === 'node_denied' ? decision : refuse('standing_lost')

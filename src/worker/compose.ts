@@ -9,12 +9,13 @@ import { type Authority, loadAuthority } from './ca/authority.ts'
 import { deriveHmacKey } from './ca/derived-key.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
-import { runCron } from './enrollment/cron.ts'
-import type { Door, Rate } from './enrollment/dependencies.ts'
-import { keepReservedIdGuard } from './enrollment/reserved-ids.ts'
+import type { Dependencies } from './enrollment/dependencies.ts'
+import type { Rate } from './enrollment/rate-limit.ts'
+import { reservedIdCheck } from './enrollment/readiness.ts'
+import { runCron } from './enrollment/sweep.ts'
 import { type Env, missingBindings } from './env.ts'
-import { runnerWith } from './fleet/enrollment-object.ts'
-import type { RunnerSources } from './fleet/fleet-row.ts'
+import { enrollmentObjectWith } from './fleet/enrollment-object.ts'
+import type { EnrollmentSources } from './fleet/fleet-row.ts'
 import { makeApp } from './http/app.ts'
 import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
 import { makeKeySets } from './keysets/lookup.ts'
@@ -22,8 +23,8 @@ import { SEALING_PURPOSE } from './keysets/snapshot.ts'
 import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
 import { openDatabase } from './store/db.ts'
-import { updateEnded, updateSeen } from './store/enrollments.ts'
-import { makeRefusalGate } from './store/refusal-gate.ts'
+import { updateEnded, updateFleetRow } from './store/enrollments.ts'
+import { makeRefusalCap } from './store/refusal-cap.ts'
 import { findToken, liveRunnerIdWithSlash } from './store/tokens.ts'
 
 /** What only `muster dev` may do; the deployed entry file says no to all of it. */
@@ -39,7 +40,7 @@ export const DEPLOYED: Development = { plainHttp: false, developmentCa: false }
 /** What an entry file of the Worker exports. */
 export interface Composition {
   /** The object of one enrollment. */
-  readonly Runner: ReturnType<typeof runnerWith<Env>>
+  readonly EnrollmentObject: ReturnType<typeof enrollmentObjectWith<Env>>
   /** The keeper of every cluster's keys. */
   readonly KeyDirectory: ReturnType<typeof keyDirectoryOf>
   readonly fetch: (request: Request, env: Env, context: ExecutionContext) => Promise<Response>
@@ -51,25 +52,25 @@ export function compose(
   development: Development = DEPLOYED,
   clock: Clock = systemClock,
 ): Composition {
-  // An isolate sees one environment; the door of it holds what is costly to make twice.
-  const doors = new WeakMap<Env, Door>()
-  const doorFor = (env: Env): Door => {
-    const made = doors.get(env) ?? makeDoor(env, trust, development, clock)
-    doors.set(env, made)
-    return made
+  // An isolate sees one environment; what is costly to make twice is kept for it.
+  const made = new WeakMap<Env, Dependencies>()
+  const dependenciesOf = (env: Env): Dependencies => {
+    const deps = made.get(env) ?? makeDependencies(env, trust, development, clock)
+    made.set(env, deps)
+    return deps
   }
-  const app = makeApp(doorFor, clock, development)
+  const app = makeApp(dependenciesOf, clock, development)
   return {
-    Runner: runnerWith<Env>((env) => runnerSourcesOf(env, trust, clock)),
+    EnrollmentObject: enrollmentObjectWith<Env>((env) => enrollmentSourcesOf(env, trust, clock)),
     KeyDirectory: keyDirectoryOf(trust, deriveSealingKey, clock),
     fetch: async (request, env, context) => app.fetch(request, env, context),
-    scheduled: async (event, env) => runCron(doorFor(env), event.cron),
+    scheduled: async (event, env) => runCron(dependenciesOf(env), event.cron),
   }
 }
 
-function makeDoor(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Door {
+function makeDependencies(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Dependencies {
   const database = openDatabase(env.DB)
-  const withinRate: Door['withinRate'] = async (rate, key) =>
+  const withinRate: Dependencies['withinRate'] = async (rate, key) =>
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
   const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
   const authority = authorityOf(env, development)
@@ -80,7 +81,7 @@ function makeDoor(env: Env, trust: CompiledTrust, development: Development, cloc
     askDirectory: (cluster, kid) => directory().ask(cluster, kid),
     refreshDirectory: () => directory().refresh(),
   })
-  const proveLeaf: Door['proveLeaf'] = async (der) => {
+  const verifyLeaf: Dependencies['verifyLeaf'] = async (der) => {
     const loaded = await authority()
     return loaded.ok ? verifyPresented(loaded.value, [trust.trustDomain, ...trust.alsoTrust], der) : loaded
   }
@@ -92,7 +93,7 @@ function makeDoor(env: Env, trust: CompiledTrust, development: Development, cloc
       leaves: {
         prove: async (pem) => {
           const der = presentedDer(pem)
-          return der === null ? refuse('certificate_invalid') : proveLeaf(der)
+          return der === null ? refuse('certificate_invalid') : verifyLeaf(der)
         },
         refusalAt: renewalRefusal,
       },
@@ -108,16 +109,16 @@ function makeDoor(env: Env, trust: CompiledTrust, development: Development, cloc
     }),
     database,
     banList: keepBanList((now) => loadBanList(database, now), clock),
-    reservedIds: keepReservedIdGuard(
+    checkReservedIds: reservedIdCheck(
       async (now) => (trust.clusters.length > 0 ? liveRunnerIdWithSlash(database, now) : null),
       clock,
     ),
-    runnerOf: (enrollmentId) => env.RUNNERS.getByName(enrollmentId),
+    enrollmentObject: (enrollmentId) => env.ENROLLMENTS.getByName(enrollmentId),
     refreshKeySets: keySets.refresh,
     authority,
-    proveLeaf,
+    verifyLeaf,
     challengeKey: challengeKeyOf(env, authority),
-    refusalGate: makeRefusalGate(),
+    refusalCap: makeRefusalCap(),
     withinRate,
   }
 }
@@ -137,7 +138,7 @@ function sealingKeyOf(env: Env): () => Promise<CryptoKey | null> {
 }
 
 /** Out of CA_KEY, so there is none without a CA that loads. */
-function challengeKeyOf(env: Env, authority: Door['authority']): Door['challengeKey'] {
+function challengeKeyOf(env: Env, authority: Dependencies['authority']): Dependencies['challengeKey'] {
   let key: CryptoKey | null = null
   return async () => {
     const loaded = await authority()
@@ -147,13 +148,13 @@ function challengeKeyOf(env: Env, authority: Door['authority']): Door['challenge
   }
 }
 
-function runnerSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): RunnerSources {
+function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): EnrollmentSources {
   const database = openDatabase(env.DB)
   return {
     trust,
     clock,
-    show: (presence) => updateSeen(database, presence),
-    showEnd: (enrollmentId, reason, at) => updateEnded(database, [enrollmentId], reason, at),
+    updateRow: (row) => updateFleetRow(database, row),
+    recordEnd: (enrollmentId, reason, at) => updateEnded(database, [enrollmentId], reason, at),
   }
 }
 

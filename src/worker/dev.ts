@@ -7,6 +7,6 @@ import { behindLocalEdge } from './local-edge.ts'
 
 const muster = compose(await parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true })
 
-export const { Runner, KeyDirectory } = muster
+export const { EnrollmentObject, KeyDirectory } = muster
 
 export default behindLocalEdge(muster)

@@ -1,12 +1,12 @@
 // The bindings and secrets of the Worker as wrangler.toml and `wrangler secret put` give them.
 
-import type { Runner } from './fleet/enrollment-object.ts'
+import type { EnrollmentObject } from './fleet/enrollment-object.ts'
 import type { KeyDirectory } from './keysets/key-directory.ts'
 
 export interface Env {
   readonly DB: D1Database
   readonly KEYS: KVNamespace
-  readonly RUNNERS: DurableObjectNamespace<Runner>
+  readonly ENROLLMENTS: DurableObjectNamespace<EnrollmentObject>
   readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
   /** Refusals by client address. */
   readonly FAILURES?: RateLimit
@@ -24,7 +24,7 @@ export interface Env {
   readonly CA_TRUST?: string
 }
 
-const BINDINGS = ['DB', 'KEYS', 'RUNNERS', 'KEY_DIRECTORY'] as const
+const BINDINGS = ['DB', 'KEYS', 'ENROLLMENTS', 'KEY_DIRECTORY'] as const
 
 /** Every binding that is missing, one sentence each; empty where the Worker can serve. */
 export const missingBindings = (env: Env): string[] =>

@@ -6,6 +6,6 @@ import { compose } from './compose.ts'
 
 const muster = compose(await parseCompiledTrust(compiled))
 
-export const { Runner, KeyDirectory } = muster
+export const { EnrollmentObject, KeyDirectory } = muster
 
 export default { fetch: muster.fetch, scheduled: muster.scheduled }

@@ -3,4 +3,4 @@ import { compose, DEPLOYED } from '../../src/worker/compose.ts'
 import { world } from '../fakes/world.ts'
 
 export { default, KeyDirectory } from '../../src/worker/index.ts'
-export const { Runner } = compose(world.trust, DEPLOYED, world.clock)
+export const { EnrollmentObject } = compose(world.trust, DEPLOYED, world.clock)

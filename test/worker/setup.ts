@@ -1,6 +1,6 @@
 // Every test file in workerd starts on a migrated database.
 import { applyD1Migrations, type D1Migration, env } from 'cloudflare:test'
-import type { Runner } from '../../src/worker/fleet/enrollment-object.ts'
+import type { EnrollmentObject } from '../../src/worker/fleet/enrollment-object.ts'
 import type { KeyDirectory } from '../../src/worker/keysets/key-directory.ts'
 
 declare global {
@@ -8,7 +8,7 @@ declare global {
     interface Env {
       readonly DB: D1Database
       readonly KEYS: KVNamespace
-      readonly RUNNERS: DurableObjectNamespace<Runner>
+      readonly ENROLLMENTS: DurableObjectNamespace<EnrollmentObject>
       readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
       readonly MIGRATIONS: D1Migration[]
     }

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path'
 import { sha256Hex } from '../../protocol/digest.ts'
+import type { Leaf } from '../../protocol/leaf.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../../protocol/limits.ts'
 import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
@@ -38,50 +39,51 @@ export async function issue(options: IssueOptions): Promise<void> {
 
   const { createRunnerKey } = await import('./create.ts')
   const { key, spki } = await createRunnerKey()
-  const provisioned = {
-    id: uuidv7(systemClock()),
+  const leaf: Leaf = {
+    enrollmentId: uuidv7(systemClock()),
     mode: 'provisioned',
     source: '',
     tenant,
     serial: newSerial(),
+    publicKeyHash: await sha256Hex(spki),
     spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
     ...validity.value,
-  } as const
+    issuer: authority.issuerKeyId,
+  }
 
-  // The record comes before the signature, as at the door.
+  // The record comes before the signature, as in an enrollment.
   const { withDatabase } = await import('../store/database.ts')
   const { insertProvisioned } = await import('../../worker/store/enrollments.ts')
-  const publicKeyHash = await sha256Hex(spki)
   await withDatabase(options, (db) =>
     insertProvisioned(db, {
-      ...provisioned,
+      ...leaf,
       identity: '',
       runnerId: null,
       tokenId: null,
       instanceId: null,
       enrolledAt: now,
-      publicKeyHash,
-      issuer: authority.issuerKeyId,
     }),
   )
 
   const { issueCertificate } = await import('../../worker/ca/issue.ts')
   const { chainPem, trustBundlePem } = await import('../../worker/ca/bundle.ts')
-  const { id: enrollmentId, ...granted } = provisioned
-  const organizationalUnit = formatOrganizationalUnit(provisioned)
-  const { pem } = await issueCertificate(authority, { ...granted, enrollmentId, organizationalUnit, spki })
+  const { pem } = await issueCertificate(authority, {
+    ...leaf,
+    organizationalUnit: formatOrganizationalUnit(leaf),
+    spki,
+  })
   writeNew(out, [
     [FILES.key, key, 0o600],
     [FILES.certificate, pem + chainPem(authority), 0o644],
     [FILES.ca, trustBundlePem(authority), 0o644],
   ])
   const issued = {
-    enrollmentId,
+    enrollmentId: leaf.enrollmentId,
     tenant,
-    spiffeId: provisioned.spiffeId,
-    serial: provisioned.serial,
-    notBefore: rfc3339(provisioned.notBefore),
-    notAfter: rfc3339(provisioned.notAfter),
+    spiffeId: leaf.spiffeId,
+    serial: leaf.serial,
+    notBefore: rfc3339(leaf.notBefore),
+    notAfter: rfc3339(leaf.notAfter),
     files: [FILES.certificate, FILES.key, FILES.ca].map((name) => join(out, name)),
   }
   print(options, issued, () => about(issued))

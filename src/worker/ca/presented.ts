@@ -2,6 +2,7 @@
 
 import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
 import { sha256Hex } from '../../protocol/digest.ts'
+import type { Leaf } from '../../protocol/leaf.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
@@ -10,20 +11,14 @@ import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/t
 import { type Authority, authorityKeyIdentifierOf } from './authority.ts'
 import { readCertificate } from './certificate.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
-import { type Subject, subjectOf } from './subject.ts'
+import { subjectOf } from './subject.ts'
 
-export interface Presented extends Subject {
-  /** Hexadecimal. */
-  readonly serial: string
+/** A leaf that this CA issued, as somebody presents it. */
+export interface Presented {
+  readonly leaf: Leaf
   readonly spki: Bytes
-  /** SHA-256 of `spki`, in hexadecimal. */
-  readonly publicKeyHash: string
-  readonly notBefore: EpochSeconds
-  readonly notAfter: EpochSeconds
   /** End of the issuing certificate, which no grace extends. */
   readonly issuerNotAfter: EpochSeconds
-  /** Key identifier of the issuing certificate, in hexadecimal. */
-  readonly issuerKeyId: string
   /** Whether `signature` (r ‖ s) over `signed` is by this certificate's key. */
   readonly signed: (signature: Bytes, signed: Bytes) => Promise<boolean>
 }
@@ -49,15 +44,23 @@ export async function verifyPresented(
     if (!(await issuer.verifier.verify(certificate))) continue
     const key = await importP256(point)
     if (key === null) return refuse('certificate_invalid')
-    return ok({
-      ...subject,
+    const { enrollmentId, tenant, mode, source, spiffeId } = subject
+    const leaf: Leaf = {
+      enrollmentId,
+      tenant,
+      mode,
+      source,
+      spiffeId,
       serial: hex(certificate.serial),
-      spki: certificate.spki,
       publicKeyHash: await sha256Hex(certificate.spki),
       notBefore: certificate.notBefore,
       notAfter: certificate.notAfter,
+      issuer: hex(await authorityKeyIdentifierOf(issuer.certificate)),
+    }
+    return ok({
+      leaf,
+      spki: certificate.spki,
       issuerNotAfter: issuer.certificate.notAfter,
-      issuerKeyId: hex(await authorityKeyIdentifierOf(issuer.certificate)),
       signed: (signature, signed) => verifyP256(key, signature, signed),
     })
   }
@@ -75,19 +78,23 @@ export function presentedDer(pem: string): Bytes | null {
   return blocks.value[0]?.bytes ?? null
 }
 
-type Times = Pick<Presented, 'notBefore' | 'notAfter' | 'issuerNotAfter'>
+interface Times {
+  readonly leaf: Pick<Leaf, 'notBefore' | 'notAfter'>
+  readonly issuerNotAfter: EpochSeconds
+}
 
 /** Why a proven certificate may not be renewed now; null where it may: through notAfter + 300 s grace + 60 s skew. */
-export function renewalRefusal(times: Times, now: EpochSeconds): Refusal | null {
-  if (isTooEarly(times, now) || now > times.issuerNotAfter) return { reason: 'certificate_invalid' }
-  const end = addSeconds(addSeconds(times.notAfter, RENEWAL_GRACE), CLOCK_LEEWAY)
+export function renewalRefusal({ leaf, issuerNotAfter }: Times, now: EpochSeconds): Refusal | null {
+  if (isTooEarly(leaf, now) || now > issuerNotAfter) return { reason: 'certificate_invalid' }
+  const end = addSeconds(addSeconds(leaf.notAfter, RENEWAL_GRACE), CLOCK_LEEWAY)
   return now > end ? { reason: 'renewal_window' } : null
 }
 
 /** Why a proven certificate may not open a connection now; null where it may: through notAfter, with no grace. */
-export function connectionRefusal(times: Times, now: EpochSeconds): Refusal | null {
-  const current = !isTooEarly(times, now) && now <= times.notAfter && now <= times.issuerNotAfter
+export function connectionRefusal({ leaf, issuerNotAfter }: Times, now: EpochSeconds): Refusal | null {
+  const current = !isTooEarly(leaf, now) && now <= leaf.notAfter && now <= issuerNotAfter
   return current ? null : { reason: 'certificate_expired' }
 }
 
-const isTooEarly = ({ notBefore }: Times, now: EpochSeconds): boolean => now < subtractSeconds(notBefore, CLOCK_LEEWAY)
+const isTooEarly = ({ notBefore }: Times['leaf'], now: EpochSeconds): boolean =>
+  now < subtractSeconds(notBefore, CLOCK_LEEWAY)

@@ -1,42 +1,53 @@
-// The last two steps: the certificate of a reservation, and the answer that carries it.
+// What a certificate will say, before it is reserved; and, once it is, the answer that carries it.
 
 import type { EnrollAnswer } from '../../protocol/enroll.ts'
-import type { ProvenMode } from '../../protocol/modes.ts'
+import type { Leaf, LeafContent } from '../../protocol/leaf.ts'
+import type { Outcome } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
+import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, rfc3339 } from '../../protocol/time.ts'
 import type { Authority } from '../ca/authority.ts'
 import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import { issueCertificate } from '../ca/issue.ts'
-import { formatOrganizationalUnit } from '../ca/profile.ts'
+import { formatOrganizationalUnit, newSerial, validityOf } from '../ca/profile.ts'
+import type { Dependencies } from './dependencies.ts'
 
-/** What was reserved, at enrollment in D1 or at renewal in the enrollment's own object. */
-export interface Reserved {
-  readonly id: string
-  readonly mode: ProvenMode
-  readonly source: string
-  readonly tenant: string
+/** A certificate that is on record, in D1 at enrollment or in the enrollment's object at renewal. */
+export interface Reserved extends Leaf {
   readonly runnerId: string | null
-  readonly serial: string
-  readonly spiffeId: string
-  readonly notBefore: EpochSeconds
-  readonly notAfter: EpochSeconds
 }
 
-export async function answerOf(
+/** The content of a new certificate; refused while the CA cannot issue a whole lifetime. */
+export function contentFor(
+  { trust }: Dependencies,
+  authority: Authority,
+  tenant: string,
+  csr: CertificateRequest,
+  now: EpochSeconds,
+): Outcome<LeafContent> {
+  const validity = validityOf(authority, now, trust.certificate.lifetime)
+  if (!validity.ok) return validity
+  return ok({
+    serial: newSerial(),
+    publicKeyHash: csr.publicKeyHash,
+    spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
+    ...validity.value,
+    issuer: authority.issuerKeyId,
+  })
+}
+
+/** Issues the reserved certificate for the key of the CSR. */
+export async function answerWith(
   authority: Authority,
   reserved: Reserved,
   csr: CertificateRequest,
   now: EpochSeconds,
 ): Promise<EnrollAnswer> {
   const { pem } = await issueCertificate(authority, {
-    serial: reserved.serial,
-    enrollmentId: reserved.id,
-    spki: csr.spki,
-    tenant: reserved.tenant,
+    ...reserved,
     organizationalUnit: formatOrganizationalUnit(reserved),
-    spiffeId: reserved.spiffeId,
-    notBefore: reserved.notBefore,
-    notAfter: reserved.notAfter,
+    spki: csr.spki,
   })
   return {
     version: 1,
@@ -46,7 +57,7 @@ export async function answerOf(
     spiffeId: reserved.spiffeId,
     tenant: reserved.tenant,
     runnerId: reserved.runnerId,
-    enrollmentId: reserved.id,
+    enrollmentId: reserved.enrollmentId,
     notBefore: rfc3339(reserved.notBefore),
     notAfter: rfc3339(reserved.notAfter),
     serverTime: rfc3339(now),

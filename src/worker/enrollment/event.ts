@@ -1,21 +1,22 @@
-// One decision, one event, made here: always a structured log line, and a row in D1 where the table has room for it.
+// One request, one event: a structured log line always, and a row in D1 where the table has room for it.
 
 import { printable } from '../../protocol/labels.ts'
-import { adviceOf, type Note } from '../../protocol/notices.ts'
+import { adviceOf, type Notice } from '../../protocol/notices.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
-import type { Labels, Refusal } from '../../protocol/refusals.ts'
-import { type EpochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
-import type { Database } from '../store/db.ts'
+import { type Labels, type Outcome, type Refusal, statusOf } from '../../protocol/refusals.ts'
+import { err } from '../../protocol/result.ts'
+import { type EpochMilliseconds, type EpochSeconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
+import { isStorageOutage } from '../store/db.ts'
+import { sharersOf } from '../store/enrollments.ts'
 import { type EventRow, insertEvent, insertRefusal } from '../store/events.ts'
-import type { Door } from './dependencies.ts'
-
-export type Outcome = 'enrolled' | 'renewed' | 'connected' | 'named' | 'refused'
+import { errorText, log } from '../telemetry/log.ts'
+import type { Dependencies } from './dependencies.ts'
+import { addressKeyOf } from './rate-limit.ts'
 
 /** Who calls, as far as the edge knows. */
 export interface Caller {
-  /** UUIDv7, made at the door. */
+  /** UUIDv7, made when the request came. */
   readonly requestId: string
-  /** When the request came. */
   readonly at: EpochMilliseconds
   /** Client address as the edge saw it, empty where there is no edge; for rate limits only, never recorded. */
   readonly address: string
@@ -23,6 +24,9 @@ export interface Caller {
   /** Lets work go on after the answer. */
   readonly later: (work: Promise<unknown>) => void
 }
+
+/** What a granted request did. */
+export type Granted = 'enrolled' | 'renewed' | 'connected' | 'named'
 
 /** What is known of a request, filled in along the way; identity fields only once proven. */
 export type Facts = {
@@ -32,45 +36,95 @@ export type Facts = {
   >]?: EventRow[K]
 }
 
-/** Writes the event of a request that was granted. */
-export function recordGrant(
-  db: Database,
+/**
+ * Runs the steps of one request and records how it ended. A refusal counts against the client's address; an exception
+ * is an outage where it was one, else a bug. `granted` says after the steps what they did.
+ */
+export async function recorded<T>(
+  deps: Dependencies,
   caller: Caller,
-  outcome: Outcome,
-  facts: Facts,
-  note: Note | null = null,
-): void {
-  const row = rowOf(caller, outcome, note, facts, null)
-  log('info', row, note)
+  steps: (facts: Facts) => Promise<Outcome<T>>,
+  granted: (facts: Facts) => Granted,
+): Promise<Outcome<T>> {
+  const facts: Facts = {}
+  try {
+    const result = await steps(facts)
+    if (!result.ok) return await refused(deps, caller, result.error, facts)
+    recordGrant(deps, caller, granted(facts), facts)
+    return result
+  } catch (error) {
+    recordBug(caller, error)
+    return refused(deps, caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' }, facts)
+  }
+}
+
+/** Only failures count against an address, so one that is full of honest runners is never shut out. */
+async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): Promise<Outcome<never>> {
+  const isTheirs = statusOf(refusal) < 500 && caller.address !== ''
+  const within = !isTheirs || (await deps.withinRate('failures', addressKeyOf(caller.address)))
+  const told: Refusal = within ? refusal : { reason: 'rate_limited' }
+  recordRefusal(deps, caller, told, facts)
+  return err(told)
+}
+
+function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts: Facts): void {
+  if (granted === 'enrolled') {
+    later(caller, () => recordEnrolled(deps, caller, facts))
+    return
+  }
+  const row = rowOf(caller, granted, null, facts, null)
+  logEvent('info', row, null)
   // A renewal every ten minutes for each runner would be most of the bill: it is logged only.
-  if (outcome === 'enrolled' || outcome === 'named' || note !== null) later(caller, () => insertEvent(db, row))
+  if (granted === 'named') later(caller, () => insertEvent(deps.database, row))
 }
 
-/** Writes the event of a refused request, under the id that the caller was told. */
-export function recordRefusal(
-  { database, refusalGate }: Pick<Door, 'database' | 'refusalGate'>,
-  caller: Caller,
-  refusal: Refusal,
-  facts: Facts,
-): void {
-  const row = rowOf(caller, 'refused', refusal.reason, facts, refusal)
-  log(REASONS[refusal.reason].code === 'internal' ? 'error' : 'warn', row, refusal.reason)
-  const standing = row.proven ? 'proven' : 'unproven'
-  const hasRoom = refusal.reason !== 'rate_limited' && refusalGate.admits(standing, refusal.reason, row.time)
-  if (hasRoom) later(caller, () => insertRefusal(database, row))
+/**
+ * Records an enrollment after its answer, with a notice where another enrollment of its runner ID has a live
+ * certificate. Neither is cut off: a thief could cut off the owner.
+ */
+async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts): Promise<void> {
+  const shared = await isRunnerIdShared(deps, facts, toEpochSeconds(caller.at)).catch(() => false)
+  const notice = shared ? 'runner_id_shared' : null
+  const row = rowOf(caller, 'enrolled', notice, facts, null)
+  logEvent('info', row, notice)
+  await insertEvent(deps.database, row)
 }
 
-/** Writes what broke a request, for whoever looks the request id up. Never what the request held. */
+/** As many are asked whether their certificate lives; a runner that restarted often leaves some that does not. */
+const SHARERS_ASKED = 5
+
+async function isRunnerIdShared(
+  deps: Dependencies,
+  { runnerId, enrollmentId }: Facts,
+  now: EpochSeconds,
+): Promise<boolean> {
+  if (!runnerId || !enrollmentId) return false
+  const others = await sharersOf(deps.database, runnerId, enrollmentId, now, SHARERS_ASKED)
+  const states = await Promise.all(others.map((id) => deps.enrollmentObject(id).status()))
+  return states.some((state) => state !== null && state.ended === null && state.notAfter >= now)
+}
+
+/** The event of a refused request, under the id that the caller was told. */
+function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): void {
+  const { reason } = refusal
+  const row = rowOf(caller, 'refused', reason, facts, refusal)
+  logEvent(REASONS[reason].code === 'internal' ? 'error' : 'warn', row, reason)
+  const hasRoom =
+    reason !== 'rate_limited' && deps.refusalCap.admits(row.proven ? 'proven' : 'unproven', reason, row.time)
+  if (hasRoom) later(caller, () => insertRefusal(deps.database, row))
+}
+
+/** Logs what broke a request, for whoever looks the request id up. Never what the request held. */
 export function recordBug(caller: Caller, error: unknown): void {
   const fault =
     error instanceof Error ? { error: error.name, message: error.message, stack: error.stack } : { error: 'unknown' }
-  console.error(JSON.stringify({ level: 'error', message: 'bug', requestId: caller.requestId, ...fault }))
+  log('error', 'bug', { requestId: caller.requestId, ...fault })
 }
 
 function rowOf(
   caller: Caller,
-  outcome: Outcome,
-  reason: Reason | Note | null,
+  outcome: Granted | 'refused',
+  reason: Reason | Notice | null,
   facts: Facts,
   refusal: Refusal | null,
 ): EventRow {
@@ -90,36 +144,31 @@ function rowOf(
     spiffeId: facts.spiffeId ?? null,
     instanceId: facts.instanceId ?? null,
     colo: caller.colo,
-    detail: refusal?.detail === undefined ? null : shown(refusal.detail),
-    claimed: refusal?.claimed === undefined ? null : shownAll(refusal.claimed),
+    detail: refusal?.detail === undefined ? null : safeText(refusal.detail),
+    claimed: refusal?.claimed === undefined ? null : safeLabels(refusal.claimed),
   }
 }
 
-function log(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reason | Note | null): void {
+function logEvent(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reason | Notice | null): void {
   const { id, time, ...rest } = row
   const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null))
   const advice = reason === null ? {} : { advice: adviceOf(reason) }
-  console[level](
-    JSON.stringify({ level, message: row.outcome, requestId: id, time: rfc3339(time), ...known, ...advice }),
-  )
+  log(level, row.outcome, { requestId: id, time: rfc3339(time), ...known, ...advice })
 }
 
 /** An event that cannot be stored must not break the answer: the log line has it. */
 function later(caller: Caller, write: () => Promise<void>): void {
   caller.later(
-    write().catch((error: unknown) => {
-      const message = error instanceof Error ? error.message : 'unknown'
-      console.error(
-        JSON.stringify({ level: 'error', message: 'event not stored', requestId: caller.requestId, error: message }),
-      )
-    }),
+    write().catch((error: unknown) =>
+      log('error', 'event not stored', { requestId: caller.requestId, error: errorText(error) }),
+    ),
   )
 }
 
 const LONGEST_TEXT = 256
 
 /** What a caller says may not forge lines or columns of what an operator reads, nor steer a terminal. */
-const shown = (text: string): string => printable(text.slice(0, LONGEST_TEXT))
+const safeText = (text: string): string => printable(text.slice(0, LONGEST_TEXT))
 
-const shownAll = (claimed: Labels): Labels =>
-  Object.fromEntries(Object.entries(claimed).map(([name, text]) => [name, shown(text)]))
+const safeLabels = (claimed: Labels): Labels =>
+  Object.fromEntries(Object.entries(claimed).map(([name, text]) => [name, safeText(text)]))

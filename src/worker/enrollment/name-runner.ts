@@ -6,34 +6,29 @@ import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { looksLikeJws } from '../attestors/jws.ts'
-import type { Door } from './dependencies.ts'
-import { type Caller, type Facts, recordGrant } from './event.ts'
-import { identify } from './identify.ts'
-import { broke, refused } from './refused.ts'
+import type { Dependencies } from './dependencies.ts'
+import { type Caller, type Facts, recorded } from './event.ts'
+import { decideAndLimit } from './reserve.ts'
 
 /**
  * `authorization` is the header as it came; `asked` the runner ID that the message names, empty for none, or why
  * there is no message.
  */
-export async function nameRunner(
-  door: Door,
+export const nameRunner = (
+  deps: Dependencies,
   caller: Caller,
   authorization: string | null,
   asked: Outcome<string>,
-): Promise<Outcome<string>> {
-  const facts: Facts = {}
-  try {
-    const result = await steps(door, caller, authorization, asked, facts)
-    if (!result.ok) return await refused(door, caller, result.error, facts)
-    recordGrant(door.database, caller, 'named', facts)
-    return result
-  } catch (error) {
-    return await broke(door, caller, error, facts)
-  }
-}
+): Promise<Outcome<string>> =>
+  recorded(
+    deps,
+    caller,
+    (facts) => steps(deps, caller, authorization, asked, facts),
+    () => 'named',
+  )
 
 async function steps(
-  door: Door,
+  deps: Dependencies,
   caller: Caller,
   authorization: string | null,
   asked: Outcome<string>,
@@ -41,25 +36,25 @@ async function steps(
 ): Promise<Outcome<string>> {
   if (!asked.ok) return asked
 
-  const authority = await door.authority()
+  const authority = await deps.authority()
   if (!authority.ok) return authority
-  const guard = await door.reservedIds()
-  if (!guard.ok) return guard
+  const reservedIds = await deps.checkReservedIds()
+  if (!reservedIds.ok) return reservedIds
 
   const token = bearerOf(authorization)
   if (token === null) return refuse('token_malformed')
   // By shape, before any lookup: what looks like a JWS is never hashed, and what does not is never verified as one.
   const mode = looksLikeJws(token) ? 'kubernetes' : 'runner-token'
   facts.mode = mode
-  const attestor = door.attestors[mode]
+  const attestor = deps.attestors[mode]
   const evidence = parseEvidence(attestor.fields, { token })
   if (!evidence.ok) return evidence
   // Nothing is bound to a key here: a bearer token is all that this door asks for.
   const claims = await attestor.appraise(evidence.value, { now: toEpochSeconds(caller.at), challengeNonce: '' })
   if (!claims.ok) return claims
-  const identified = await identify(door, claims.value, facts)
-  if (!identified.ok) return identified
-  const { runnerId } = identified.value.decision
+  const decided = await decideAndLimit(deps, claims.value, facts)
+  if (!decided.ok) return decided
+  const { runnerId } = decided.value.decision
 
   if (runnerId === null) return refuse('node_claim')
   if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')

@@ -1,4 +1,4 @@
-// The way of a connection: early data → proofs → certificate → standing and lineage, in one call → the socket.
+// The way of a connection: early data → proofs → certificate → reauthorization and lineage, in one call → the socket.
 
 import { type Bytes, equalBytes, utf8 } from '../../protocol/base64url.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -8,13 +8,12 @@ import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts
 import { connectionRefusal, type Presented } from '../ca/presented.ts'
 import type { SpentChallenge } from '../fleet/record.ts'
 import { challengeExpiry } from './challenge.ts'
-import type { Door } from './dependencies.ts'
-import { type Caller, type Facts, recordGrant } from './event.ts'
-import { broke, refused } from './refused.ts'
-import { noteCertificate, shownOf } from './renew.ts'
+import type { Dependencies } from './dependencies.ts'
+import { noteLeaf } from './enroll.ts'
+import { type Caller, type Facts, recorded } from './event.ts'
 
-/** What an upgrade brings along, unjudged. Null: not there. */
-export interface Knock {
+/** The parts of a WebSocket upgrade that may prove a certificate, none of them verified. Null: not there. */
+export interface UpgradeRequest {
   /** Host of the request's URL, with its port where that is not the scheme's own. */
   readonly host: string
   readonly earlyData: string | null
@@ -25,47 +24,52 @@ export interface Knock {
   readonly proof: string | null
 }
 
-/** The answer to the upgrade, whose socket the object of the enrollment holds. */
-export async function openTunnel(door: Door, caller: Caller, knock: Outcome<Knock>): Promise<Outcome<WebSocket>> {
-  const facts: Facts = {}
-  try {
-    const result = await steps(door, caller, knock, facts)
-    if (!result.ok) return await refused(door, caller, result.error, facts)
-    recordGrant(door.database, caller, 'connected', facts)
-    return result
-  } catch (error) {
-    return await broke(door, caller, error, facts)
-  }
-}
+/** The socket of an accepted upgrade; the object of the enrollment holds its other end. */
+export const openTunnel = (
+  deps: Dependencies,
+  caller: Caller,
+  upgrade: Outcome<UpgradeRequest>,
+): Promise<Outcome<WebSocket>> =>
+  recorded(
+    deps,
+    caller,
+    (facts) => steps(deps, caller, upgrade, facts),
+    () => 'connected',
+  )
 
-async function steps(door: Door, caller: Caller, knock: Outcome<Knock>, facts: Facts): Promise<Outcome<WebSocket>> {
+async function steps(
+  deps: Dependencies,
+  caller: Caller,
+  upgrade: Outcome<UpgradeRequest>,
+  facts: Facts,
+): Promise<Outcome<WebSocket>> {
   const now = toEpochSeconds(caller.at)
-  if (!knock.ok) return knock
+  if (!upgrade.ok) return upgrade
   // RFC 8470 §5.1: what came before the handshake ended can be replayed.
-  if (knock.value.earlyData !== null) return refuse('early_data')
+  if (upgrade.value.earlyData !== null) return refuse('early_data')
 
-  const proofs = readProofs(knock.value)
+  const proofs = readProofs(upgrade.value)
   if (!proofs.ok) return proofs
-  const presented = await door.proveLeaf(proofs.value.der)
+  const presented = await deps.verifyLeaf(proofs.value.der)
   if (!presented.ok) return presented
-  const challenge = await spentBy(door, knock.value.host, presented.value, proofs.value, now)
+  const challenge = await spentBy(deps, upgrade.value.host, presented.value, proofs.value, now)
   if (!challenge.ok) return challenge
-  noteCertificate(facts, presented.value)
+  noteLeaf(facts, presented.value.leaf)
   const refusal = connectionRefusal(presented.value, now)
   if (refusal !== null) return err(refusal)
 
-  const bans = await door.banList()
+  const bans = await deps.banList()
   if (!bans.ok) return bans
-  const { enrollmentId } = presented.value
-  if (!(await door.withinRate('identities', enrollmentId))) return refuse('rate_limited')
-  const runner = door.runnerOf(enrollmentId)
-  const { known, result } = await runner.admit(shownOf(presented.value), challenge.value, bans.value)
+  const { leaf } = presented.value
+  if (!(await deps.withinRate('identities', leaf.enrollmentId))) return refuse('rate_limited')
+  const object = deps.enrollmentObject(leaf.enrollmentId)
+  const { known, result } = await object.admit(leaf, challenge.value, bans.value)
   facts.mode = known?.mode ?? null
   facts.identity = known?.identity ?? null
   facts.runnerId = known?.runnerId ?? null
   if (!result.ok) return result
 
-  const { webSocket } = await runner.fetch(`https://runner/${result.value.ticket}`, {
+  const { webSocket } = await object.fetch(`https://enrollment/${result.value.ticket}`, {
     headers: { upgrade: 'websocket' },
   })
   // The object went away between the two calls, as a deploy makes it do.
@@ -79,7 +83,7 @@ interface Proofs {
 }
 
 /** One certificate, proven in one way or in both. A `Client-Cert` without a proof is not looked at. */
-function readProofs({ tlsCertificate, clientCert, proof }: Knock): Outcome<Proofs> {
+function readProofs({ tlsCertificate, clientCert, proof }: UpgradeRequest): Outcome<Proofs> {
   const tls = tlsCertificate === null ? null : parseClientCert(tlsCertificate)
   if (tlsCertificate !== null && tls === null) return refuse('certificate_invalid')
   if (proof === null) return tls === null ? refuse('certificate_missing') : ok({ der: tls, signed: null })
@@ -91,7 +95,7 @@ function readProofs({ tlsCertificate, clientCert, proof }: Knock): Outcome<Proof
 
 /** The challenge that the certificate's key signed for this host, to be used up; null where TLS is the proof. */
 async function spentBy(
-  door: Door,
+  deps: Dependencies,
   host: string,
   presented: Presented,
   { signed }: Proofs,
@@ -100,7 +104,7 @@ async function spentBy(
   if (signed === null) return ok(null)
   const { challenge, signature } = signed
   if (!(await presented.signed(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')
-  const key = await door.challengeKey()
+  const key = await deps.challengeKey()
   if (!key.ok) return key
   const expiresAt = await challengeExpiry(key.value, challenge, now)
   return expiresAt === null ? refuse('proof_invalid') : ok({ challenge, expiresAt })

@@ -1,10 +1,13 @@
-// What a client counts as in a rate limit: its address before it proved anything, then itself. Pure.
+// What a client counts as in each rate limit: its address before it proved anything, then itself. Pure.
 
 import type { Claims } from '../../trust/claims.ts'
 import type { Decision } from '../../trust/decide.ts'
 
+/** `failures` counts refusals by client address, the others requests that proved who they are. */
+export type Rate = 'failures' | 'identities' | 'tenants'
+
 /** An IPv4 address itself, or the /64 of an IPv6 one: a client has a whole /64 to itself. */
-export function rateKeyOf(address: string): string {
+export function addressKeyOf(address: string): string {
   if (!address.includes(':')) return address
   const last = address.slice(address.lastIndexOf(':') + 1)
   // IPv4 in IPv6 (RFC 4291 §2.5.5.2)
@@ -17,5 +20,5 @@ export function rateKeyOf(address: string): string {
 }
 
 /** Every runner of a cluster has the same ServiceAccount, so there the node tells them apart. */
-export const proverKeyOf = ({ source, identity }: Decision, claims: Claims): string =>
+export const identityKeyOf = ({ source, identity }: Decision, claims: Claims): string =>
   'pod' in claims ? `${source}/${claims.node ?? claims.pod}` : identity

@@ -1,10 +1,12 @@
-// Whether this door can serve: the CA pair loads, the database answers; and which trust file is live.
+// Whether this control plane can serve: the CA pair loads, the database answers, no runner ID is taken from a cluster.
 
-import { toEpochSeconds } from '../../protocol/time.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { ok } from '../../protocol/result.ts'
+import { type Clock, type EpochSeconds, seconds, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { validityOf } from '../ca/profile.ts'
 import { pingDatabase } from '../store/db.ts'
 import { liveRunnerIdWithSlash } from '../store/tokens.ts'
-import type { Door } from './dependencies.ts'
+import type { Dependencies } from './dependencies.ts'
 
 export interface Readiness {
   readonly ready: boolean
@@ -14,19 +16,39 @@ export interface Readiness {
   readonly faults: readonly string[]
 }
 
-export async function readiness(door: Door): Promise<Readiness> {
+export async function readiness({ clock, trust, authority, database }: Dependencies): Promise<Readiness> {
   const faults: string[] = []
-  const now = toEpochSeconds(door.clock())
-  const authority = await door.authority()
-  const usable = authority.ok ? validityOf(authority.value, now, door.trust.certificate.lifetime) : authority
+  const now = toEpochSeconds(clock())
+  const loaded = await authority()
+  const usable = loaded.ok ? validityOf(loaded.value, now, trust.certificate.lifetime) : loaded
   if (!usable.ok) faults.push(usable.error.detail ?? 'the certificate authority is not configured')
   try {
-    await pingDatabase(door.database)
-    const id = door.trust.clusters.length > 0 ? await liveRunnerIdWithSlash(door.database, now) : null
+    await pingDatabase(database)
+    const id = trust.clusters.length > 0 ? await liveRunnerIdWithSlash(database, now) : null
     if (id !== null)
       faults.push(`the runner token for ${id} is live: "/" is reserved while clusters are registered, revoke it`)
   } catch {
     faults.push('D1 does not answer or is not migrated')
   }
-  return { ready: faults.length === 0, trust: door.trust.hash, faults }
+  return { ready: faults.length === 0, trust: trust.hash, faults }
+}
+
+/** How long an isolate keeps the answer: a revoked token lets requests in again after so long. */
+const CHECK_KEPT = seconds(10)
+
+/**
+ * Refuses while a live minted token holds a runner ID with `/`: `<cluster>/<node>` names the nodes of clusters. `find`
+ * gives such an ID or null.
+ */
+export function reservedIdCheck(
+  find: (now: EpochSeconds) => Promise<string | null>,
+  clock: Clock,
+): () => Promise<Outcome<null>> {
+  let kept: { readonly id: string | null; readonly at: EpochSeconds } | null = null
+  return async () => {
+    const now = toEpochSeconds(clock())
+    if (kept === null || kept.at <= subtractSeconds(now, CHECK_KEPT)) kept = { id: await find(now), at: now }
+    if (kept.id === null) return ok(null)
+    return refuse('slash_in_runner_id', { detail: 'a minted runner ID holds "/", which is reserved for clusters' })
+  }
 }

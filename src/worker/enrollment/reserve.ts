@@ -1,13 +1,15 @@
-// The reserve step: what will be signed is on record before it is signed, and a retry finds that record again.
+// The decide and the reserve step of an enrollment. What will be signed is on record before it is signed, and a retry
+// finds that record again.
 
+import { leafContentOf } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
-import type { BanList } from '../../trust/bans.ts'
+import { type BanList, findBan } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
-import type { Decision } from '../../trust/decide.ts'
+import { type Decision, decide } from '../../trust/decide.ts'
 import { tokenIdOf } from '../../trust/reauthorize.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
@@ -18,8 +20,34 @@ import {
   reserveWithEvidence,
   type TokenReservation,
 } from '../store/enrollments.ts'
-import { candidateFor } from './candidate.ts'
-import type { Door } from './dependencies.ts'
+import { contentFor } from './answer.ts'
+import type { Dependencies } from './dependencies.ts'
+import type { Facts } from './event.ts'
+import { identityKeyOf } from './rate-limit.ts'
+
+export interface Decided {
+  readonly decision: Decision
+  /** What the decision was held against. */
+  readonly bans: BanList
+}
+
+/** Which tenant the proven facts mean, whether it is banned or too fast. Fills in the facts that are proven by now. */
+export async function decideAndLimit(deps: Dependencies, claims: Claims, facts: Facts): Promise<Outcome<Decided>> {
+  facts.proven = true
+  const decision = decide(deps.trust, claims)
+  if (!decision.ok) return decision
+  Object.assign(facts, decision.value)
+
+  const bans = await deps.banList()
+  if (!bans.ok) return bans
+  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims) }
+  if (findBan(bans.value, subject) !== null) return refuse('banned')
+
+  const identity = identityKeyOf(decision.value, claims)
+  if (!(await deps.withinRate('identities', identity))) return refuse('rate_limited')
+  if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
+  return ok({ decision: decision.value, bans: bans.value })
+}
 
 export interface Admission {
   readonly now: EpochSeconds
@@ -30,41 +58,40 @@ export interface Admission {
 }
 
 /** The enrollment that this caller has from now on: a new one, or its own of a moment ago. */
-export async function reserve(door: Door, authority: Authority, admission: Admission): Promise<Outcome<EnrollmentRow>> {
+export async function reserve(
+  deps: Dependencies,
+  authority: Authority,
+  admission: Admission,
+): Promise<Outcome<EnrollmentRow>> {
   const { decision, claims, now } = admission
-  const candidate = candidateFor(door, authority, decision.tenant, admission.csr, now)
-  if (!candidate.ok) return candidate
+  const content = contentFor(deps, authority, decision.tenant, admission.csr, now)
+  if (!content.ok) return content
   const proposal: Proposal = {
-    id: uuidv7(toEpochMilliseconds(now)),
-    mode: decision.mode,
-    source: decision.source,
-    tenant: decision.tenant,
-    identity: decision.identity,
-    runnerId: decision.runnerId,
+    enrollmentId: uuidv7(toEpochMilliseconds(now)),
+    ...decision,
     tokenId: tokenIdOf(claims),
     instanceId: admission.instanceId,
     enrolledAt: now,
-    ...candidate.value,
+    ...content.value,
   }
   if (claims.mode === 'bootstrap-token') {
-    return tokenOutcome(await reserveWithBootstrapToken(door.database, claims.tokenId, proposal), proposal)
+    return tokenOutcome(await reserveWithBootstrapToken(deps.database, claims.tokenId, proposal), proposal)
   }
-  const enrollment = await reserveWithEvidence(door.database, proposal)
+  const enrollment = await reserveWithEvidence(deps.database, proposal)
   return enrollment === null ? refuse('token_revoked') : ok(enrollment)
 }
 
-/** Starts the enrollment's own object. Of a retry it says whether the enrollment is still where the answer got lost. */
-export async function begin(
-  door: Door,
-  admission: Admission,
+/** Starts the enrollment's object. Of a retry it says whether the enrollment is still where the answer got lost. */
+export function begin(
+  deps: Dependencies,
+  { claims, decision, instanceId }: Admission,
   reserved: EnrollmentRow,
   bans: BanList,
 ): Promise<Outcome<null>> {
-  const { claims, decision, instanceId } = admission
-  const { id: enrollmentId, enrolledAt, serial, publicKeyHash, notBefore, notAfter, issuer } = reserved
-  const certificate = { serial, publicKeyHash, notBefore, notAfter, issuer, spiffeId: reserved.spiffeId }
-  return door
-    .runnerOf(enrollmentId)
+  const { enrollmentId, enrolledAt } = reserved
+  const certificate = leafContentOf(reserved)
+  return deps
+    .enrollmentObject(enrollmentId)
     .begin({ enrollmentId, claims, decision, instanceId, enrolledAt, certificate }, bans)
 }
 

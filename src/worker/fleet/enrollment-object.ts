@@ -1,7 +1,8 @@
-// The Durable Object of one enrollment: keeps its record, decides every use of its certificates, holds its tunnel.
+// The Durable Object of one enrollment: keeps its record, grants every use of its certificates, holds its tunnel.
 // One stored value, one alarm. Whatever is granted was stored before: the output gate holds the answer until it is.
 
 import { DurableObject } from 'cloudflare:workers'
+import type { Leaf, LeafContent } from '../../protocol/leaf.ts'
 import type { Reason } from '../../protocol/reasons.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -17,18 +18,17 @@ import {
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
 import type { Decision } from '../../trust/decide.ts'
-import { standing } from '../../trust/reauthorize.ts'
-import { clearedAfter, isToBeShown, presenceOf, type RunnerSources } from './fleet-row.ts'
-import type { Certificate } from './lineage.ts'
+import { reauthorize } from '../../trust/reauthorize.ts'
+import { errorText, log } from '../telemetry/log.ts'
+import { clearedAfter, type EnrollmentSources, fleetRowOf, isRowDue } from './fleet-row.ts'
 import {
   type Connection,
-  connect,
+  connectionUse,
   type EnrollmentRecord,
   type EnrollmentStart,
   type Renewal,
   recordFor,
-  renew,
-  type ShownCertificate,
+  renewalUse,
   type SpentChallenge,
   startRecord,
   type Use,
@@ -41,7 +41,7 @@ export interface Answer<T> {
   readonly result: Outcome<T>
 }
 
-export interface RunnerStatus {
+export interface EnrollmentStatus {
   readonly connected: boolean
   readonly instanceId: string | null
   readonly serial: string
@@ -55,16 +55,16 @@ const TICKET_LIFE = seconds(10)
 
 interface Ticket {
   readonly connection: Connection
-  readonly shown: ShownCertificate
+  readonly presented: Leaf
   readonly until: EpochSeconds
 }
 
-export class Runner extends DurableObject<unknown> {
-  readonly #sources: RunnerSources
+export class EnrollmentObject extends DurableObject<unknown> {
+  readonly #sources: EnrollmentSources
   readonly #tickets = new Map<string, Ticket>()
   #list: BanList = NO_BANS
 
-  constructor(state: DurableObjectState, env: unknown, sources: RunnerSources) {
+  constructor(state: DurableObjectState, env: unknown, sources: EnrollmentSources) {
     super(state, env)
     this.#sources = sources
     this.#answerPings()
@@ -79,34 +79,34 @@ export class Runner extends DurableObject<unknown> {
     const record = stored ?? startRecord(start)
     if (record.ended !== null) return refuse('enrollment_ended')
     if (record.lineage.tip.serial !== start.certificate.serial) return refuse('token_retry_over')
-    const stands = standing(this.#sources.trust, this.#newest(list), { ...record, tenant: record.decision.tenant })
+    const stands = reauthorize(this.#sources.trust, this.#newest(list), { ...record, tenant: record.decision.tenant })
     if (!stands.ok) return stands
     if (stored === null) await this.#save(record)
     return ok(null)
   }
 
   /** `candidate` is what a new certificate would be; the answer names what to sign, stored by then. */
-  async renew(shown: ShownCertificate, candidate: Certificate, list: BanList): Promise<Answer<Renewal>> {
-    return this.#use(shown, (known, now) => {
-      const { record, result } = renew(known, this.#sources.trust, this.#newest(list), shown, candidate, now)
-      return { record: record && this.#shown(record, now), result }
+  async renew(presented: Leaf, candidate: LeafContent, list: BanList): Promise<Answer<Renewal>> {
+    return this.#use(presented, (known, now) => {
+      const { record, result } = renewalUse(known, this.#sources.trust, this.#newest(list), presented, candidate, now)
+      return { record: record && this.#withRow(record, now), result }
     })
   }
 
   /** Admits a connection; the ticket in the answer is the path under which `fetch` takes its socket, once. */
   async admit(
-    shown: ShownCertificate,
+    presented: Leaf,
     challenge: SpentChallenge | null,
     list: BanList,
   ): Promise<Answer<{ readonly ticket: string }>> {
-    const { known, result } = await this.#use(shown, (record, now) =>
-      connect(record, this.#sources.trust, this.#newest(list), shown, challenge, now),
+    const { known, result } = await this.#use(presented, (record, now) =>
+      connectionUse(record, this.#sources.trust, this.#newest(list), presented, challenge, now),
     )
     if (!result.ok) return { known, result }
     const now = this.#now()
     for (const [name, { until }] of this.#tickets) if (until < now) this.#tickets.delete(name)
     const ticket = crypto.randomUUID()
-    this.#tickets.set(ticket, { connection: result.value, shown, until: addSeconds(now, TICKET_LIFE) })
+    this.#tickets.set(ticket, { connection: result.value, presented, until: addSeconds(now, TICKET_LIFE) })
     return { known, result: ok({ ticket }) }
   }
 
@@ -123,10 +123,10 @@ export class Runner extends DurableObject<unknown> {
     // A connection that has not said hello yet has no claim to stay when the next one comes.
     for (const { socket, carried } of openSockets(this.ctx)) if (!carried.ready) close(socket, 'replaced')
     this.ctx.acceptWebSocket(ours)
-    carry(ours, { spiffeId: ticket.shown.spiffeId, notAfter: ticket.shown.notAfter, ready: false })
+    carry(ours, { spiffeId: ticket.presented.spiffeId, notAfter: ticket.presented.notAfter, ready: false })
     this.#answerPings()
     if (ticket.connection === 'late') close(ours, 'replaced')
-    else await this.#wakeBy(ticket.shown.notAfter)
+    else await this.#wakeBy(ticket.presented.notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
   }
 
@@ -149,7 +149,7 @@ export class Runner extends DurableObject<unknown> {
     for (const { socket, carried } of openSockets(this.ctx)) if (carried.notAfter <= now) close(socket, 'expired')
     const record = this.#load()
     if (record === null || now > clearedAfter(record)) {
-      if (record !== null && record.ended === null) this.#later(this.#sources.show(presenceOf(record, false, now)))
+      if (record !== null && record.ended === null) this.#later(this.#sources.updateRow(fleetRowOf(record, false, now)))
       await this.ctx.storage.deleteAll()
       return
     }
@@ -161,7 +161,7 @@ export class Runner extends DurableObject<unknown> {
     this.#list = list
     const record = this.#load()
     if (record === null || record.ended !== null) return null
-    const stands = standing(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
+    const stands = reauthorize(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
     if (stands.ok) return null
     const { reason } = stands.error
     // A ban can be lifted, a revocation cannot.
@@ -177,7 +177,7 @@ export class Runner extends DurableObject<unknown> {
     await this.#save({ ...record, drain: true })
   }
 
-  async status(): Promise<RunnerStatus | null> {
+  async status(): Promise<EnrollmentStatus | null> {
     const record = this.#load()
     if (record === null) return null
     const { serial, notAfter } = record.lineage.tip
@@ -190,13 +190,10 @@ export class Runner extends DurableObject<unknown> {
     }
   }
 
-  async #use<T>(
-    shown: ShownCertificate,
-    decide: (record: EnrollmentRecord, now: EpochSeconds) => Use<T>,
-  ): Promise<Answer<T>> {
+  async #use<T>(presented: Leaf, decide: (record: EnrollmentRecord, now: EpochSeconds) => Use<T>): Promise<Answer<T>> {
     const now = this.#now()
     const stored = this.#load()
-    const found = recordFor(stored, this.#sources.trust, shown)
+    const found = recordFor(stored, this.#sources.trust, presented)
     if (!found.ok) return { known: stored?.decision ?? null, result: found }
     const { record, result } = decide(found.value, now)
     if (record !== null) await this.#save(record)
@@ -217,8 +214,8 @@ export class Runner extends DurableObject<unknown> {
     for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     if (record.drain) sendDrain(openSockets(this.ctx))
     const told = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
-    const shown = this.#shown(told, this.#now())
-    if (shown !== told || told.instanceId !== record.instanceId || record.drain) await this.#save(shown)
+    const next = this.#withRow(told, this.#now())
+    if (next !== told || told.instanceId !== record.instanceId || record.drain) await this.#save(next)
   }
 
   /**
@@ -247,23 +244,20 @@ export class Runner extends DurableObject<unknown> {
     if (record.ended === null || before?.ended) return
     for (const { socket } of openSockets(this.ctx)) close(socket, 'standingLost')
     const { reason, at } = record.ended
-    this.#later(this.#sources.showEnd(record.enrollmentId, reason, at))
+    this.#later(this.#sources.recordEnd(record.enrollmentId, reason, at))
   }
 
-  /** Rewrites the fleet's row where it is time to; the result is to be stored. */
-  #shown(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
-    if (!isToBeShown(record, now)) return record
-    this.#later(this.#sources.show(presenceOf(record, this.#connected(), now)))
-    return { ...record, shownAt: now }
+  /** Rewrites the fleet row where that is due; the record that is given back says so and is to be stored. */
+  #withRow(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
+    if (!isRowDue(record, now)) return record
+    this.#later(this.#sources.updateRow(fleetRowOf(record, this.#connected(), now)))
+    return { ...record, rowWrittenAt: now }
   }
 
   /** D1 may be away; what the fleet shows must stop no runner. */
   #later(work: Promise<void>): void {
     this.ctx.waitUntil(
-      work.catch((error: unknown) => {
-        const message = error instanceof Error ? error.message : 'unknown'
-        console.error(JSON.stringify({ level: 'error', message: 'fleet row not stored', error: message }))
-      }),
+      work.catch((error: unknown) => log('error', 'fleet row not stored', { error: errorText(error) })),
     )
   }
 
@@ -290,8 +284,8 @@ export class Runner extends DurableObject<unknown> {
 }
 
 /** The class that the Worker exports: the object with what the composition gives it. */
-export const runnerWith = <E>(sourcesFor: (env: E) => RunnerSources) =>
-  class extends Runner {
+export const enrollmentObjectWith = <E>(sourcesFor: (env: E) => EnrollmentSources) =>
+  class extends EnrollmentObject {
     constructor(state: DurableObjectState, env: E) {
       super(state, env, sourcesFor(env))
     }

@@ -1,20 +1,20 @@
-// What the rest of the Worker gives the object of an enrollment, and what that tells the fleet in return, when.
+// When the enrollment object updates its fleet row, and with what.
 
 import type { Reason } from '../../protocol/reasons.ts'
 import { addSeconds, type Clock, type EpochSeconds, epochSeconds, hours } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 
-export interface RunnerSources {
+export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
   /** Rewrites the fleet's row of the enrollment; called at most once an hour. */
-  readonly show: (presence: Presence) => Promise<void>
+  readonly updateRow: (row: FleetRow) => Promise<void>
   /** Writes down that the enrollment has ended; called once. */
-  readonly showEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
+  readonly recordEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
 }
 
-export interface Presence {
+export interface FleetRow {
   readonly enrollmentId: string
   readonly seenAt: EpochSeconds
   readonly connected: boolean
@@ -25,12 +25,12 @@ export interface Presence {
 }
 
 /** Rows written are most of what a fleet costs. */
-const SHOWN_EVERY = hours(1)
+const ROW_EVERY = hours(1)
 
-export const isToBeShown = ({ ended, shownAt }: EnrollmentRecord, now: EpochSeconds): boolean =>
-  ended === null && (shownAt === null || addSeconds(shownAt, SHOWN_EVERY) <= now)
+export const isRowDue = ({ ended, rowWrittenAt }: EnrollmentRecord, now: EpochSeconds): boolean =>
+  ended === null && (rowWrittenAt === null || addSeconds(rowWrittenAt, ROW_EVERY) <= now)
 
-export function presenceOf(record: EnrollmentRecord, connected: boolean, seenAt: EpochSeconds): Presence {
+export function fleetRowOf(record: EnrollmentRecord, connected: boolean, seenAt: EpochSeconds): FleetRow {
   const { notAfter, issuer } = record.lineage.tip
   return { enrollmentId: record.enrollmentId, seenAt, connected, instanceId: record.instanceId, notAfter, issuer }
 }
@@ -40,9 +40,9 @@ export function presenceOf(record: EnrollmentRecord, connected: boolean, seenAt:
  * end it was told already.
  */
 export const clearedAfter = (record: EnrollmentRecord): EpochSeconds => {
-  const { ended, shownAt } = record
+  const { ended, rowWrittenAt } = record
   const forgotten = forgottenAfter(record)
-  return ended !== null || shownAt === null
+  return ended !== null || rowWrittenAt === null
     ? forgotten
-    : epochSeconds(Math.max(forgotten, addSeconds(shownAt, SHOWN_EVERY)))
+    : epochSeconds(Math.max(forgotten, addSeconds(rowWrittenAt, ROW_EVERY)))
 }

@@ -1,27 +1,15 @@
-// Which certificate of an enrollment may be used: {parent, tip, used}. Pure: state and use in, verdict out.
+// Which certificates of an enrollment may be used, and what each use makes of its lineage. Pure.
 
+import type { LeafContent } from '../../protocol/leaf.ts'
 import { type EpochSeconds, seconds, subtractSeconds } from '../../protocol/time.ts'
 
-/** One certificate of ours, as it was reserved before it was signed: the same content can be signed again. */
-export interface Certificate {
-  /** Hex. */
-  readonly serial: string
-  /** SHA-256 of the SubjectPublicKeyInfo, hex. */
-  readonly publicKeyHash: string
-  readonly spiffeId: string
-  readonly notBefore: EpochSeconds
-  readonly notAfter: EpochSeconds
-  /** Key identifier of the issuing certificate, hex. */
-  readonly issuer: string
-}
-
-/** What tells a certificate that is shown from every other. */
-export type Presented = Pick<Certificate, 'serial' | 'publicKeyHash'>
+/** What tells a certificate that is presented from every other. */
+export type Presented = Pick<LeafContent, 'serial' | 'publicKeyHash'>
 
 export interface Lineage {
   /** What the tip was renewed from; null until the first renewal. */
-  readonly parent: Certificate | null
-  readonly tip: Certificate
+  readonly parent: LeafContent | null
+  readonly tip: LeafContent
   /** When the tip was first used, for a renewal or a connection; null: not yet. */
   readonly usedAt: EpochSeconds | null
 }
@@ -29,13 +17,13 @@ export interface Lineage {
 /** The runner holds the parent's connection while the tip's opens: for this long they may cross on the wire. */
 const MAKE_BEFORE_BREAK = seconds(60)
 
-export const startLineage = (certificate: Certificate): Lineage => ({ parent: null, tip: certificate, usedAt: null })
+export const startLineage = (certificate: LeafContent): Lineage => ({ parent: null, tip: certificate, usedAt: null })
 
 export type RenewalVerdict =
   /** A new tip; `next` is to be stored before it is signed. */
   | { readonly verdict: 'advance'; readonly next: Lineage }
   /** The same content is signed again: the answer was lost. */
-  | { readonly verdict: 'again'; readonly certificate: Certificate; readonly next: Lineage }
+  | { readonly verdict: 'again'; readonly certificate: LeafContent; readonly next: Lineage }
   /** A repeated request whose certificate has done its time: refused, and evidence of nothing. */
   | { readonly verdict: 'superseded' }
   | { readonly verdict: 'clone' }
@@ -44,12 +32,12 @@ export type RenewalVerdict =
 export function renewalVerdict(
   lineage: Lineage,
   presented: Presented,
-  candidate: Certificate,
+  candidate: LeafContent,
   now: EpochSeconds,
 ): RenewalVerdict {
   const { parent, tip } = lineage
   const used = use(lineage, now)
-  const repeats = (certificate: Certificate): boolean => certificate.publicKeyHash === candidate.publicKeyHash
+  const repeats = (certificate: LeafContent): boolean => certificate.publicKeyHash === candidate.publicKeyHash
 
   if (presented.serial === tip.serial) {
     return repeats(tip) && isFresh(tip, candidate, now)
@@ -93,7 +81,7 @@ const use = (lineage: Lineage, now: EpochSeconds): Lineage =>
   lineage.usedAt === null ? { ...lineage, usedAt: now } : lineage
 
 /** Over half its life remains, and it would be signed the same today: by the same issuer, with the same name. */
-const isFresh = (certificate: Certificate, candidate: Certificate, now: EpochSeconds): boolean =>
+const isFresh = (certificate: LeafContent, candidate: LeafContent, now: EpochSeconds): boolean =>
   certificate.issuer === candidate.issuer &&
   certificate.spiffeId === candidate.spiffeId &&
   2 * (certificate.notAfter - now) > certificate.notAfter - certificate.notBefore

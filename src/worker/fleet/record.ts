@@ -1,5 +1,6 @@
-// What the object of an enrollment remembers, as one stored value, and how uses of it change that value. Pure.
+// The record that an enrollment object keeps, and how a renewal or a connection changes it. Pure.
 
+import { type Leaf, type LeafContent, leafContentOf } from '../../protocol/leaf.ts'
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import type { Reason } from '../../protocol/reasons.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -9,8 +10,8 @@ import type { BanList } from '../../trust/bans.ts'
 import type { Claims } from '../../trust/claims.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Decision, decide } from '../../trust/decide.ts'
-import { standing } from '../../trust/reauthorize.ts'
-import { type Certificate, connectionVerdict, type Lineage, renewalVerdict, startLineage } from './lineage.ts'
+import { reauthorize } from '../../trust/reauthorize.ts'
+import { connectionVerdict, type Lineage, renewalVerdict, startLineage } from './lineage.ts'
 
 /** What enrollment hands over. */
 export interface EnrollmentStart {
@@ -20,7 +21,7 @@ export interface EnrollmentStart {
   readonly decision: Decision
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
-  readonly certificate: Certificate
+  readonly certificate: LeafContent
 }
 
 export interface EnrollmentRecord {
@@ -36,7 +37,7 @@ export interface EnrollmentRecord {
   /** Challenges that were used and have not expired. */
   readonly spent: readonly SpentChallenge[]
   /** When the fleet's row was last written; null: never by the object. */
-  readonly shownAt: EpochSeconds | null
+  readonly rowWrittenAt: EpochSeconds | null
   /** An operator wants it drained, and it has not been told. */
   readonly drain: boolean
 }
@@ -44,14 +45,6 @@ export interface EnrollmentRecord {
 export interface SpentChallenge {
   readonly challenge: string
   readonly expiresAt: EpochSeconds
-}
-
-/** A certificate of ours that was shown and verified. */
-export interface ShownCertificate extends Certificate {
-  readonly enrollmentId: string
-  readonly tenant: string
-  /** Whether the operator issued it from the CA folder. */
-  readonly provisioned: boolean
 }
 
 /** A change that is stored before the use is granted, or why it isn't granted (which may change the record too). */
@@ -70,7 +63,7 @@ export const startRecord = (start: EnrollmentStart): EnrollmentRecord => ({
   lastEnd: start.certificate.notAfter,
   ended: null,
   spent: [],
-  shownAt: null,
+  rowWrittenAt: null,
   drain: false,
 })
 
@@ -78,49 +71,48 @@ export const startRecord = (start: EnrollmentStart): EnrollmentRecord => ({
 export const forgottenAfter = (record: EnrollmentRecord): EpochSeconds =>
   addSeconds(addSeconds(record.lastEnd, RENEWAL_GRACE), CLOCK_LEEWAY)
 
-/** The record of whoever shows a certificate: only a provisioned one may start a lineage. */
+/** The record that a presented certificate is used on: only a provisioned one may start a lineage. */
 export function recordFor(
   stored: EnrollmentRecord | null,
   trust: CompiledTrust,
-  shown: ShownCertificate,
+  presented: Leaf,
 ): Outcome<EnrollmentRecord> {
   if (stored !== null) return stored.ended === null ? ok(stored) : refuse('enrollment_ended')
-  if (!shown.provisioned) return refuse('lineage_missing')
-  const claims: Claims = { mode: 'provisioned', tenant: shown.tenant }
+  if (presented.mode !== 'provisioned') return refuse('lineage_missing')
+  const claims: Claims = { mode: 'provisioned', tenant: presented.tenant }
   const decision = decide(trust, claims)
   if (!decision.ok) return refuse('standing_lost')
-  const { enrollmentId, tenant, provisioned, ...certificate } = shown
   return ok(
     startRecord({
-      enrollmentId,
+      enrollmentId: presented.enrollmentId,
       claims,
       decision: decision.value,
       instanceId: null,
-      enrolledAt: certificate.notBefore,
-      certificate,
+      enrolledAt: presented.notBefore,
+      certificate: leafContentOf(presented),
     }),
   )
 }
 
 export interface Renewal {
   /** What is to be signed. */
-  readonly certificate: Certificate
+  readonly certificate: LeafContent
   /** It was signed before: the answer was lost. */
   readonly again: boolean
 }
 
-/** A renewal with `shown`, where a new certificate would be `candidate`. */
-export function renew(
+/** A renewal with `presented`, where a new certificate would be `candidate`. */
+export function renewalUse(
   record: EnrollmentRecord,
   trust: CompiledTrust,
   list: BanList,
-  shown: ShownCertificate,
-  candidate: Certificate,
+  presented: Leaf,
+  candidate: LeafContent,
   now: EpochSeconds,
 ): Use<Renewal> {
-  const stands = standing(trust, list, { ...record, tenant: shown.tenant })
+  const stands = reauthorize(trust, list, { ...record, tenant: presented.tenant })
   if (!stands.ok) return { record: null, result: stands }
-  const verdict = renewalVerdict(record.lineage, shown, candidate, now)
+  const verdict = renewalVerdict(record.lineage, presented, candidate, now)
   switch (verdict.verdict) {
     case 'clone':
       return clone(record, trust, now)
@@ -147,12 +139,12 @@ export function renew(
 /** `late`: the parent's connection crossed the tip's first use; it is closed at once and is no evidence. */
 export type Connection = 'open' | 'late'
 
-/** A connection with `shown`; `challenge` is the one that was signed, where the certificate did not come in TLS. */
-export function connect(
+/** A connection with `presented`; `challenge` is the one that was signed, where the certificate did not come in TLS. */
+export function connectionUse(
   record: EnrollmentRecord,
   trust: CompiledTrust,
   list: BanList,
-  shown: ShownCertificate,
+  presented: Leaf,
   challenge: SpentChallenge | null,
   now: EpochSeconds,
 ): Use<Connection> {
@@ -163,9 +155,9 @@ export function connect(
     }
     spent.push(challenge)
   }
-  const stands = standing(trust, list, { ...record, tenant: shown.tenant })
+  const stands = reauthorize(trust, list, { ...record, tenant: presented.tenant })
   if (!stands.ok) return { record: null, result: stands }
-  const verdict = connectionVerdict(record.lineage, shown, now)
+  const verdict = connectionVerdict(record.lineage, presented, now)
   switch (verdict.verdict) {
     case 'clone':
       return clone(record, trust, now)

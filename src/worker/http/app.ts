@@ -3,16 +3,15 @@
 import { Hono } from 'hono'
 import { refuse } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
-import { uuidv7 } from '../../protocol/uuid.ts'
 import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
-import type { Door } from '../enrollment/dependencies.ts'
+import type { Dependencies } from '../enrollment/dependencies.ts'
 import { enroll } from '../enrollment/enroll.ts'
-import { type Caller, recordBug } from '../enrollment/event.ts'
+import { recordBug } from '../enrollment/event.ts'
 import { readiness } from '../enrollment/readiness.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { readJsonBody } from './bounds.ts'
 import { ENROLL_PATH, serveConnect } from './connect.ts'
-import type { Context } from './context.ts'
+import { type Context, callerOf } from './context.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
 import { addTunnelRoutes } from './tunnel.ts'
 
@@ -31,9 +30,9 @@ GET  /readyz          whether this door can serve
 The documentation is README.md and docs/ of the sources that it was deployed from.
 `
 
-/** `doorFor` gives the door of an environment; it is called once a request. */
+/** `dependenciesOf` gives those of an environment; it is called once a request. */
 export function makeApp<E extends object>(
-  doorFor: (env: E) => Door,
+  dependenciesOf: (env: E) => Dependencies,
   clock: Clock,
   options: AppOptions,
 ): Hono<Context & { Bindings: E }> {
@@ -44,37 +43,37 @@ export function makeApp<E extends object>(
       'caller',
       callerOf(c.req.raw, clock, (work) => c.executionCtx.waitUntil(work)),
     )
-    c.set('door', doorFor(c.env))
+    c.set('deps', dependenciesOf(c.env))
     await next()
   })
 
   app.get('/', (c) => renderText(c.var.caller, 'text/plain; charset=utf-8', ABOUT))
   app.get('/healthz', (c) => renderJson(c.var.caller, { status: 'ok' }))
   app.get('/readyz', async (c) => {
-    const ready = await readiness(c.var.door)
+    const ready = await readiness(c.var.deps)
     return renderJson(c.var.caller, ready, ready.ready ? 200 : 503)
   })
 
   const isPlain = (url: string): boolean => new URL(url).protocol === 'http:' && !options.plainHttp
 
-  app.post(ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.door, c.var.caller, isPlain(c.req.url)))
+  app.post(ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.deps, c.var.caller, isPlain(c.req.url)))
   app.post('/api/enroll', async (c) => {
-    const { door, caller } = c.var
+    const { deps, caller } = c.var
     const body = isPlain(c.req.url) ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
-    const result = await enroll(door, caller, body)
+    const result = await enroll(deps, caller, body)
     return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.error)
   })
 
   addTunnelRoutes(app, isPlain)
 
   app.get('/api/bundle', async (c) => {
-    const authority = await c.var.door.authority()
+    const authority = await c.var.deps.authority()
     return authority.ok
       ? renderJson(c.var.caller, spiffeBundle(authority.value))
       : renderRefusal(c.var.caller, authority.error)
   })
   app.get('/api/bundle.pem', async (c) => {
-    const authority = await c.var.door.authority()
+    const authority = await c.var.deps.authority()
     return authority.ok
       ? renderText(c.var.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))
       : renderRefusal(c.var.caller, authority.error)
@@ -86,16 +85,4 @@ export function makeApp<E extends object>(
     return renderRefusal(c.var.caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' })
   })
   return app
-}
-
-function callerOf(request: Request, clock: Clock, later: Caller['later']): Caller {
-  const at = clock()
-  const colo = request.cf?.colo
-  return {
-    requestId: uuidv7(at),
-    at,
-    address: request.headers.get('cf-connecting-ip') ?? '',
-    colo: typeof colo === 'string' ? colo : null,
-    later,
-  }
 }

@@ -9,7 +9,7 @@ import { REASONS } from '../../protocol/reasons.ts'
 import { type Outcome, problemOf, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
-import type { Door } from '../enrollment/dependencies.ts'
+import type { Dependencies } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 import { nameRunner } from '../enrollment/name-runner.ts'
 import { readBytes } from './bounds.ts'
@@ -44,7 +44,12 @@ const router = createConnectRouter({
 const [handler] = router.handlers as [UniversalHandler]
 export const ENROLL_PATH = `/${RunnerService.typeName}/${RunnerService.method.enroll.name}`
 
-export async function serveConnect(request: Request, door: Door, caller: Caller, isPlain: boolean): Promise<Response> {
+export async function serveConnect(
+  request: Request,
+  deps: Dependencies,
+  caller: Caller,
+  isPlain: boolean,
+): Promise<Response> {
   const authorization = request.headers.get('authorization')
   const body = isPlain ? refuse('https_only') : await readBytes(request, ENROLL_BODY_BYTES)
   let reached = false
@@ -54,17 +59,17 @@ export async function serveConnect(request: Request, door: Door, caller: Caller,
       refusal: null,
       answer: (runnerId) => {
         reached = true
-        return nameRunner(door, caller, authorization, ok(runnerId))
+        return nameRunner(deps, caller, authorization, ok(runnerId))
       },
     })
     if (reached) return response
     // The media type is not Connect's, or the message is compressed: the protocol has answers of its own for these.
     if (response.status === 415 || response.status === 501) {
-      await nameRunner(door, caller, authorization, refuse('content_type'))
+      await nameRunner(deps, caller, authorization, refuse('content_type'))
       return response
     }
   }
-  const told = await nameRunner(door, caller, authorization, body.ok ? refuse('body_malformed') : body)
+  const told = await nameRunner(deps, caller, authorization, body.ok ? refuse('body_malformed') : body)
   const refusal = told.ok ? null : told.error
   return handle(request, new Uint8Array(0), { caller, refusal, answer: async () => told })
 }

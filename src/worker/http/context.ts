@@ -1,8 +1,23 @@
-// What every route finds on its request. Types only.
+// Who calls, and what every route finds on its request.
 
-import type { Door } from '../enrollment/dependencies.ts'
+import type { Clock } from '../../protocol/time.ts'
+import { uuidv7 } from '../../protocol/uuid.ts'
+import type { Dependencies } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 
 export interface Context {
-  readonly Variables: { readonly caller: Caller; readonly door: Door }
+  readonly Variables: { readonly caller: Caller; readonly deps: Dependencies }
+}
+
+/** The caller of a request that just came. */
+export function callerOf(request: Request, clock: Clock, later: Caller['later']): Caller {
+  const at = clock()
+  const colo = request.cf?.colo
+  return {
+    requestId: uuidv7(at),
+    at,
+    address: request.headers.get('cf-connecting-ip') ?? '',
+    colo: typeof colo === 'string' ? colo : null,
+    later,
+  }
 }

@@ -6,7 +6,7 @@ import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { CLIENT_CERT_HEADER, PROOF_HEADER, TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/tunnel.ts'
 import { makeChallenge } from '../enrollment/challenge.ts'
-import { type Knock, openTunnel } from '../enrollment/open-tunnel.ts'
+import { openTunnel, type UpgradeRequest } from '../enrollment/open-tunnel.ts'
 import type { Context } from './context.ts'
 import { renderJson, renderRefusal, renderSocket } from './render.ts'
 
@@ -16,15 +16,15 @@ export function addTunnelRoutes<E extends object>(
   isPlain: (url: string) => boolean,
 ): void {
   app.get(TUNNEL_PATH, async (c) => {
-    const { door, caller } = c.var
-    const result = await openTunnel(door, caller, isPlain(c.req.url) ? HTTPS_ONLY : readKnock(c.req.raw))
+    const { deps, caller } = c.var
+    const result = await openTunnel(deps, caller, isPlain(c.req.url) ? HTTPS_ONLY : readUpgrade(c.req.raw))
     return result.ok ? renderSocket(caller, result.value) : renderRefusal(caller, result.error)
   })
 
   app.post(TUNNEL_CHALLENGE_PATH, async (c) => {
-    const { door, caller } = c.var
+    const { deps, caller } = c.var
     if (isPlain(c.req.url)) return renderRefusal(caller, HTTPS_ONLY.error)
-    const key = await door.challengeKey()
+    const key = await deps.challengeKey()
     if (!key.ok) return renderRefusal(caller, key.error)
     return renderJson(caller, await makeChallenge(key.value, toEpochSeconds(caller.at)))
   })
@@ -32,7 +32,7 @@ export function addTunnelRoutes<E extends object>(
 
 const HTTPS_ONLY = refuse('https_only', { detail: 'https only' })
 
-function readKnock(request: Request): Outcome<Knock> {
+function readUpgrade(request: Request): Outcome<UpgradeRequest> {
   const { headers } = request
   if (headers.get('upgrade')?.toLowerCase() !== 'websocket') {
     return refuse('body_malformed', { detail: 'this address takes WebSocket upgrades' })

@@ -13,9 +13,9 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/compiled.ts'
+import { errorText, log } from '../telemetry/log.ts'
 import type { KeySet } from './jwks/parse.ts'
-import { holdersOfSharedKeys } from './shared-keys.ts'
-import { type KeyState, namesOf, type Snapshot } from './snapshot.ts'
+import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
 export interface DirectorySources {
   readonly clusters: readonly Cluster[]
@@ -133,7 +133,7 @@ export class Directory {
   /** Brings KV up to date; what fails is made up for at the next question. */
   publish(): Promise<void> {
     this.#publishing ??= this.#publish()
-      .catch((error: unknown) => log('error', 'key sets not published', { error: String(error) }))
+      .catch((error: unknown) => log('error', 'key sets not published', { error: errorText(error) }))
       .finally(() => {
         this.#publishing = null
       })
@@ -184,7 +184,7 @@ export class Directory {
     this.#keep(name, { ...this.#record(name), attemptedAt })
     const result = await this.#sources.load(cluster).catch((error: unknown) => {
       // A bug, but one cluster's: the others must not wait for ever for its first attempt.
-      log('error', 'bug', { cluster: name, error: String(error) })
+      log('error', 'bug', { cluster: name, error: errorText(error) })
       return refuse('keys_fetch_failed')
     })
     // Read anew: a refetch may have been written down meanwhile.
@@ -285,8 +285,4 @@ function retryAt({ attemptedAt, failures }: ClusterRecord): EpochMilliseconds | 
   if (attemptedAt === null || failures === 0) return null
   const { least, most } = KEY_SET_BACKOFF
   return after(attemptedAt, seconds(Math.min(least * 2 ** (failures - 1), most)))
-}
-
-function log(level: 'info' | 'warn' | 'error', message: string, fields: Record<string, unknown>): void {
-  console[level](JSON.stringify({ level, message, ...fields }))
 }

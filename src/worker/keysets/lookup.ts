@@ -12,6 +12,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/compiled.ts'
+import { errorText, log } from '../telemetry/log.ts'
 import type { DirectoryAnswer } from './directory.ts'
 import { importKey, type KeyAlgorithm } from './jwks/parse.ts'
 import { namesOf, type Snapshot, unseal } from './snapshot.ts'
@@ -127,7 +128,7 @@ const isTold = ({ snapshot }: Memory, kid: string): boolean =>
   snapshot.state === 'never' || snapshot.state === 'stale' || snapshot.keys.some((key) => key.kid === kid)
 
 function logged(error: unknown): null {
-  console.error(JSON.stringify({ level: 'error', message: 'key directory unavailable', error: String(error) }))
+  log('error', 'key directory unavailable', { error: errorText(error) })
   return null
 }
 

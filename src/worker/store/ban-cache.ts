@@ -14,6 +14,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
+import { errorText, log } from '../telemetry/log.ts'
 
 /** A ban counts everywhere after so long. */
 const FRESH = seconds(30)
@@ -39,8 +40,7 @@ export function keepBanList(
         return ok(kept)
       } catch (error) {
         failedAt = now
-        const message = error instanceof Error ? error.message : 'unknown'
-        console.error(JSON.stringify({ level: 'error', message: 'ban list not loaded', error: message }))
+        log('error', 'ban list not loaded', { error: errorText(error) })
       }
     }
     return kept !== null && within(USABLE) ? ok(kept) : refuse('storage_unavailable')

@@ -60,9 +60,9 @@ const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds
 
 /** Enrollments that are live by the row and whose token was revoked; at most `limit`. */
 export async function revokedEnrollments(db: Database, now: EpochSeconds, limit: number): Promise<string[]> {
-  const select = () => db.select({ id: enrollment.id }).from(token)
+  const select = () => db.select({ id: enrollment.enrollmentId }).from(token)
   const bootstrap = await select()
-    .innerJoin(enrollment, eq(enrollment.id, token.enrollmentId))
+    .innerJoin(enrollment, eq(enrollment.enrollmentId, token.enrollmentId))
     .where(and(revokedLately(now), mayLive(now)))
     .limit(limit)
   const runner = await select()
@@ -73,7 +73,7 @@ export async function revokedEnrollments(db: Database, now: EpochSeconds, limit:
 }
 
 const COLUMNS = {
-  enrollment: enrollment.id,
+  enrollment: enrollment.enrollmentId,
   'runner-id': enrollment.runnerId,
   identity: enrollment.identity,
   token: enrollment.tokenId,
@@ -91,7 +91,7 @@ export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
 export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
   const untold = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
   const found = await db
-    .select({ id: enrollment.id })
+    .select({ id: enrollment.enrollmentId })
     .from(enrollment)
     .where(and(eq(COLUMNS[row.kind], row.value), mayLive(now), untold))
     .limit(limit)
@@ -107,7 +107,7 @@ export async function markCut(
   now: EpochSeconds,
 ): Promise<void> {
   if (ids.length > 0) {
-    await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.id, ids))
+    await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.enrollmentId, ids))
   }
   if (last && now >= addSeconds(row.createdAt, LISTS_ARE_FRESH)) {
     const same = and(eq(ban.kind, row.kind), eq(ban.value, row.value), eq(ban.createdAt, row.createdAt))
@@ -121,13 +121,13 @@ export async function requestDrain(db: Database, { kind, value }: Ban, now: Epoc
     .update(enrollment)
     .set({ drainAt: now })
     .where(and(eq(COLUMNS[kind], value), mayLive(now)))
-    .returning({ id: enrollment.id })
+    .returning({ id: enrollment.enrollmentId })
   return asked.map(({ id }) => id)
 }
 
 export async function enrollmentsToDrain(db: Database, limit: number): Promise<string[]> {
   const found = await db
-    .select({ id: enrollment.id })
+    .select({ id: enrollment.enrollmentId })
     .from(enrollment)
     .where(sql`${enrollment.drainAt} IS NOT NULL`)
     .limit(limit)
@@ -135,5 +135,5 @@ export async function enrollmentsToDrain(db: Database, limit: number): Promise<s
 }
 
 export async function markDrained(db: Database, ids: readonly string[]): Promise<void> {
-  if (ids.length > 0) await db.update(enrollment).set({ drainAt: null }).where(inList(enrollment.id, ids))
+  if (ids.length > 0) await db.update(enrollment).set({ drainAt: null }).where(inList(enrollment.enrollmentId, ids))
 }

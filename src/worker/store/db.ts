@@ -1,8 +1,8 @@
 // The database as the queries see it: D1 in the Worker, the same SQL through another driver in the CLI.
 
-import { DrizzleQueryError, sql } from 'drizzle-orm'
+import { DrizzleQueryError, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import { type AnyD1Database, drizzle } from 'drizzle-orm/d1'
-import type { BaseSQLiteDatabase } from 'drizzle-orm/sqlite-core'
+import type { BaseSQLiteDatabase, SQLiteTable } from 'drizzle-orm/sqlite-core'
 
 /** Enough for single statements; both drivers have it. */
 export type Database = BaseSQLiteDatabase<'async', unknown, Record<string, never>>
@@ -23,4 +23,12 @@ const isUnreachable = (error: unknown): boolean =>
 /** Throws where the database does not answer or was never migrated. */
 export async function pingDatabase(db: Database): Promise<void> {
   await db.get(sql`SELECT 1 FROM enrollment LIMIT 1`)
+}
+
+/** For `INSERT … SELECT`: the row where `condition` holds, nothing where not. Each value goes to the column of its name. */
+export function rowWhere<T extends SQLiteTable>(table: T, row: T['$inferSelect'], condition: SQL): SQL {
+  const values: Readonly<Record<string, unknown>> = row
+  const columns = Object.entries(getTableColumns(table))
+  const list = columns.map(([name, column]) => sql`${sql.param(values[name] ?? null, column)}`)
+  return sql`SELECT ${sql.join(list, sql`, `)} WHERE ${condition}`
 }

@@ -1,15 +1,16 @@
-// Table `enrollment`: the record that is made before a certificate is signed, and the fleet's row of a runner.
+// Table `enrollment`: the record that is made before a certificate is signed, and the fleet row of a runner.
 
 import { and, desc, eq, gt, gte, isNull, ne, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import type { Leaf } from '../../protocol/leaf.ts'
 import { CLOCK_LEEWAY, RENEWAL_GRACE, SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
 import { type EpochSeconds, hours, seconds, subtractSeconds } from '../../protocol/time.ts'
-import type { BatchDatabase, Database } from './db.ts'
+import { type BatchDatabase, type Database, rowWhere } from './db.ts'
 import { type TokenRow, token } from './tokens.ts'
 
 export const enrollment = sqliteTable('enrollment', {
-  id: text().primaryKey(),
+  enrollmentId: text('id').primaryKey(),
   mode: text().$type<ProvenMode>().notNull(),
   source: text().notNull(),
   tenant: text().notNull(),
@@ -27,40 +28,37 @@ export const enrollment = sqliteTable('enrollment', {
   seenAt: integer('seen_at').$type<EpochSeconds>().notNull(),
   liveUntil: integer('live_until').$type<EpochSeconds>().notNull(),
   connected: integer({ mode: 'boolean' }).notNull().default(false),
-  version: text(),
+  newestIssuer: text('newest_issuer'),
   endedAt: integer('ended_at').$type<EpochSeconds>(),
   endedReason: text('ended_reason'),
-  newestIssuer: text('newest_issuer'),
   cutAt: integer('cut_at').$type<EpochSeconds>(),
   drainAt: integer('drain_at').$type<EpochSeconds>(),
 })
 
 export type EnrollmentRow = typeof enrollment.$inferSelect
 
-/** What a reservation asks for; `seenAt`, `liveUntil` and the end follow from it. */
-export type Proposal = Pick<
-  EnrollmentRow,
-  | 'id'
-  | 'mode'
-  | 'source'
-  | 'tenant'
-  | 'identity'
-  | 'runnerId'
-  | 'tokenId'
-  | 'instanceId'
-  | 'enrolledAt'
-  | 'publicKeyHash'
-  | 'serial'
-  | 'spiffeId'
-  | 'notBefore'
-  | 'notAfter'
-  | 'issuer'
->
+/** An enrollment with its first certificate, as it is to be reserved. */
+export interface Proposal extends Leaf {
+  /** What the operator knows the caller by: ARN, `sub`, token id. */
+  readonly identity: string
+  readonly runnerId: string | null
+  readonly tokenId: string | null
+  readonly instanceId: string | null
+  readonly enrolledAt: EpochSeconds
+}
 
-/** The row of a proposal, column by column in the order of the table, for an insert that depends on a condition. */
-const row = (p: Proposal) => sql`SELECT ${p.id}, ${p.mode}, ${p.source}, ${p.tenant}, ${p.identity}, ${p.runnerId},
-  ${p.tokenId}, ${p.instanceId}, ${p.enrolledAt}, ${p.publicKeyHash}, ${p.serial}, ${p.spiffeId}, ${p.notBefore},
-  ${p.notAfter}, ${p.issuer}, ${p.enrolledAt}, ${p.notAfter}, 0, NULL, NULL, NULL, NULL, NULL, NULL`
+/** The row of a proposal; what the fleet knows of it is what enrollment knows. */
+const rowOf = (proposal: Proposal): EnrollmentRow => ({
+  ...proposal,
+  seenAt: proposal.enrolledAt,
+  liveUntil: proposal.notAfter,
+  connected: false,
+  endedAt: null,
+  endedReason: null,
+  newestIssuer: null,
+  cutAt: null,
+  drainAt: null,
+})
 
 /** What a single-use token came to: the enrollment that it made, now or before, and the token as it is. */
 export interface TokenReservation {
@@ -87,11 +85,14 @@ export async function reserveWithBootstrapToken(
   const [, , [consumed], [made]] = await db.batch([
     db
       .update(token)
-      .set({ usedAt: proposal.enrolledAt, usedBy: proposal.publicKeyHash, enrollmentId: proposal.id })
+      .set({ usedAt: proposal.enrolledAt, usedBy: proposal.publicKeyHash, enrollmentId: proposal.enrollmentId })
       .where(usable),
-    db.insert(enrollment).select(sql`${row(proposal)} WHERE changes() > 0`),
+    db.insert(enrollment).select(rowWhere(enrollment, rowOf(proposal), sql`changes() > 0`)),
     db.select().from(token).where(eq(token.id, tokenId)),
-    db.select().from(enrollment).where(sql`${enrollment.id} = (SELECT enrollment_id FROM token WHERE id = ${tokenId})`),
+    db
+      .select()
+      .from(enrollment)
+      .where(sql`${enrollment.enrollmentId} = (SELECT enrollment_id FROM token WHERE id = ${tokenId})`),
   ])
   return consumed === undefined ? null : { token: consumed, enrollment: made ?? null }
 }
@@ -119,19 +120,25 @@ export async function reserveWithEvidence(db: BatchDatabase, proposal: Proposal)
   const [, rows] = await db.batch([
     db
       .insert(enrollment)
-      .select(sql`${row(proposal)} WHERE ${tokenLives} AND NOT EXISTS (SELECT 1 FROM enrollment WHERE ${earlier})`),
+      .select(
+        rowWhere(
+          enrollment,
+          rowOf(proposal),
+          sql`${tokenLives} AND NOT EXISTS (SELECT 1 FROM enrollment WHERE ${earlier})`,
+        ),
+      ),
     db.select().from(enrollment).where(and(earlier, tokenLives)).orderBy(desc(enrollment.enrolledAt)).limit(1),
   ])
   return rows[0] ?? null
 }
 
 export async function findEnrollment(db: Database, id: string): Promise<EnrollmentRow | null> {
-  return (await db.select().from(enrollment).where(eq(enrollment.id, id)).limit(1))[0] ?? null
+  return (await db.select().from(enrollment).where(eq(enrollment.enrollmentId, id)).limit(1))[0] ?? null
 }
 
 /** A certificate that `muster ca issue` made: it is in the fleet from then on. */
 export const insertProvisioned = async (db: Database, proposal: Proposal): Promise<void> => {
-  await db.insert(enrollment).values({ ...proposal, seenAt: proposal.enrolledAt, liveUntil: proposal.notAfter })
+  await db.insert(enrollment).values(rowOf(proposal))
 }
 
 /**
@@ -152,15 +159,15 @@ export async function sharersOf(
   limit: number,
 ): Promise<string[]> {
   const found = await db
-    .select({ id: enrollment.id })
+    .select({ id: enrollment.enrollmentId })
     .from(enrollment)
-    .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.id, enrollmentId), mayLive(now)))
+    .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.enrollmentId, enrollmentId), mayLive(now)))
     .limit(limit)
   return found.map(({ id }) => id)
 }
 
-/** What the object of an enrollment tells the fleet, once an hour at most. */
-export interface SeenRunner {
+/** What an enrollment object writes into its fleet row, once an hour at most. */
+export interface FleetRow {
   readonly enrollmentId: string
   readonly seenAt: EpochSeconds
   readonly connected: boolean
@@ -169,12 +176,12 @@ export interface SeenRunner {
   readonly issuer: string
 }
 
-export async function updateSeen(db: Database, seen: SeenRunner): Promise<void> {
-  const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = seen
+export async function updateFleetRow(db: Database, row: FleetRow): Promise<void> {
+  const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = row
   await db
     .update(enrollment)
     .set({ seenAt, connected, instanceId, liveUntil: notAfter, newestIssuer: issuer })
-    .where(eq(enrollment.id, enrollmentId))
+    .where(eq(enrollment.enrollmentId, enrollmentId))
 }
 
 /** The first reason stays. */
@@ -187,7 +194,7 @@ export async function updateEnded(
   await db
     .update(enrollment)
     .set({ endedAt: at, endedReason: reason, connected: false })
-    .where(and(inList(enrollment.id, ids), isNull(enrollment.endedAt)))
+    .where(and(inList(enrollment.enrollmentId, ids), isNull(enrollment.endedAt)))
 }
 
 /** D1 takes at most 100 parameters in a statement; a list in JSON is one. */

@@ -5,8 +5,8 @@ import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import type { Labels } from '../../protocol/refusals.ts'
 import { type EpochSeconds, type Seconds, seconds, subtractSeconds } from '../../protocol/time.ts'
 import { firstUuidv7At } from '../../protocol/uuid.ts'
-import type { Database } from './db.ts'
-import { BURST, BURST_SPAN, RARE_SPAN } from './refusal-gate.ts'
+import { type Database, rowWhere } from './db.ts'
+import { BURST, BURST_SPAN, RARE_SPAN } from './refusal-cap.ts'
 
 export const event = sqliteTable('event', {
   id: text().primaryKey(),
@@ -35,7 +35,7 @@ export const insertEvent = async (db: Database, row: EventRow): Promise<void> =>
 }
 
 /**
- * Writes a refusal where the rule of refusal-gate.ts gives it room, counted over what all isolates have written. The
+ * Writes a refusal where the rule of refusal-cap.ts gives it room, counted over what all isolates have written. The
  * ids sort by time, so a minute of rows is read at most.
  */
 export async function insertRefusal(db: Database, row: EventRow): Promise<void> {
@@ -44,14 +44,9 @@ export async function insertRefusal(db: Database, row: EventRow): Promise<void> 
   const burst = row.proven ? BURST.proven : BURST.unproven
   const rare = sql`${row.proven ? 1 : 0} AND NOT EXISTS (SELECT 1 FROM event
     WHERE id >= ${since(RARE_SPAN)} AND ${alike} AND reason = ${row.reason})`
-  await db.run(sql`INSERT INTO event (id, time, outcome, reason, proven, mode, tenant, source, identity, runner_id,
-      enrollment_id, serial, spiffe_id, instance_id, colo, detail, claimed)
-    SELECT ${row.id}, ${row.time}, ${row.outcome}, ${row.reason}, ${row.proven ? 1 : 0}, ${row.mode}, ${row.tenant},
-      ${row.source}, ${row.identity}, ${row.runnerId}, ${row.enrollmentId}, ${row.serial}, ${row.spiffeId},
-      ${row.instanceId}, ${row.colo}, ${row.detail}, ${row.claimed === null ? null : JSON.stringify(row.claimed)}
-    WHERE (SELECT count(*) FROM (SELECT 1 FROM event WHERE id >= ${since(BURST_SPAN)} AND ${alike} LIMIT ${burst})) < ${burst}
-      OR NOT EXISTS (SELECT 1 FROM event WHERE id >= ${since(seconds(0))} AND ${alike})
-      OR (${rare})`)
+  const recent = sql`(SELECT count(*) FROM (SELECT 1 FROM event WHERE id >= ${since(BURST_SPAN)} AND ${alike} LIMIT ${burst}))`
+  const noneThisSecond = sql`NOT EXISTS (SELECT 1 FROM event WHERE id >= ${since(seconds(0))} AND ${alike})`
+  await db.insert(event).select(rowWhere(event, row, sql`${recent} < ${burst} OR ${noneThisSecond} OR (${rare})`))
 }
 
 /** Newest first. */

@@ -181,7 +181,7 @@ describe('muster ca issue', () => {
     const [block] = blocks.ok ? blocks.value : []
     if (!authority.ok || block === undefined) throw new Error('unreadable')
     const presented = await verifyPresented(authority.value, ['rootpilot'], block.bytes)
-    expect(presented.ok && presented.value).toMatchObject({
+    expect(presented.ok && presented.value.leaf).toMatchObject({
       mode: 'provisioned',
       tenant: 'acme',
       serial: issued.serial,
@@ -193,7 +193,7 @@ describe('muster ca issue', () => {
       mode: 'provisioned',
       tenant: 'acme',
       serial: issued.serial,
-      publicKeyHash: presented.ok && presented.value.publicKeyHash,
+      publicKeyHash: presented.ok && presented.value.leaf.publicKeyHash,
       endedAt: null,
     })
 

@@ -88,7 +88,7 @@ describe('a leaf, read by the library', async () => {
 
   test('is accepted when it is presented', async () => {
     const presented = await verifyPresented(authority, ['rootpilot'], der)
-    expect(presented.ok && presented.value).toMatchObject({
+    expect(presented.ok && presented.value.leaf).toMatchObject({
       serial: grant.serial,
       mode: 'gke-oidc',
       source: 'prod-gke',

@@ -46,17 +46,17 @@ test('an accepted certificate says who holds it', async () => {
   const { der, keys } = await forgeLeaf(issuing)
   const presented = await verifyPresented(authority, DOMAINS, der)
   expect(presented.ok && presented.value).toMatchObject({
-    serial: '41000000000000000000000000000001',
-    enrollmentId: '01a227d6-456c-7e63-afe4-79a0e771d070',
-    tenant: 'acme',
-    mode: 'provisioned',
-    source: '',
-    organizationalUnit: 'provisioned:',
-    trustDomain: 'rootpilot',
-    spiffeId: LEAF_URI,
+    leaf: {
+      serial: '41000000000000000000000000000001',
+      enrollmentId: '01a227d6-456c-7e63-afe4-79a0e771d070',
+      tenant: 'acme',
+      mode: 'provisioned',
+      source: '',
+      spiffeId: LEAF_URI,
+      notBefore: Date.parse('2026-03-01T11:59:00Z') / 1000,
+      notAfter: Date.parse('2026-03-01T12:15:00Z') / 1000,
+    },
     spki: await spkiOf(keys),
-    notBefore: Date.parse('2026-03-01T11:59:00Z') / 1000,
-    notAfter: Date.parse('2026-03-01T12:15:00Z') / 1000,
     issuerNotAfter: Date.parse('2027-01-01T00:00:00Z') / 1000,
   })
 })
@@ -240,7 +240,7 @@ describe('what it must say', async () => {
 
 describe('when it may be used', () => {
   const at = (seconds: number) => epochSeconds(1_772_366_400 + seconds)
-  const times = { notBefore: at(-960), notAfter: at(0), issuerNotAfter: at(100_000) }
+  const times = { leaf: { notBefore: at(-960), notAfter: at(0) }, issuerNotAfter: at(100_000) }
 
   test.each([
     [-1021, 'certificate_invalid', 'certificate_expired'],

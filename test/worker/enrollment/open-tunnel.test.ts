@@ -32,7 +32,7 @@ const { issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 
-const objectOf = (enrollmentId: string) => env.RUNNERS.getByName(enrollmentId)
+const objectOf = (enrollmentId: string) => env.ENROLLMENTS.getByName(enrollmentId)
 
 async function problem(knocking: Knocking): Promise<{ status: number; code: unknown; reason: unknown }> {
   const answer = await knock(muster, knocking)

@@ -32,7 +32,7 @@ const { issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 
-const runners = env.RUNNERS
+const runners = env.ENROLLMENTS
 
 describe('standing', () => {
   test('a tenant that was removed ends those who are in', async () => {

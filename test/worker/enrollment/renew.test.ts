@@ -29,7 +29,7 @@ const { root, issuer, muster } = await startMuster()
 
 beforeEach(() => world.deploy({}))
 
-const runners = env.RUNNERS
+const runners = env.ENROLLMENTS
 
 const provisioned = ({ by = issuer, ...options }: LeafOptions & { by?: Issuer } = {}) => provisionedBy(by, options)
 

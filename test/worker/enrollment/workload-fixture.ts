@@ -72,7 +72,7 @@ export async function makeWorkloadDoor(issuers: readonly FakeIssuer[], options: 
       }),
     },
     // The object of an enrollment decides by the project's trust file; here it only has to be there.
-    RUNNERS: { getByName: () => ({ begin: async () => ok(null) }) },
+    ENROLLMENTS: { getByName: () => ({ begin: async () => ok(null) }) },
     DB: new Proxy(env.DB, {
       get: (target, name) => {
         const member: unknown = Reflect.get(target, name)

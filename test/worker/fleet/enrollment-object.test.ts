@@ -1,10 +1,10 @@
 // The object of an enrollment from inside: what it writes, when it wakes, what is left of it.
 import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { expect, test, vi } from 'vitest'
+import type { Leaf, LeafContent } from '../../../src/protocol/leaf.ts'
 import { epochSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type BanList, NO_BANS } from '../../../src/trust/bans.ts'
-import type { Certificate } from '../../../src/worker/fleet/lineage.ts'
 import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
 import { makeRequester } from '../../fakes/requester.ts'
 import { world } from '../../fakes/world.ts'
@@ -12,7 +12,7 @@ import { connect, enrollByToken, serialOf, startMuster } from './fixture.ts'
 
 const { muster } = await startMuster()
 
-const objectOf = (enrollmentId: string) => env.RUNNERS.getByName(enrollmentId)
+const objectOf = (enrollmentId: string) => env.ENROLLMENTS.getByName(enrollmentId)
 const alarmOf = (enrollmentId: string) =>
   runInDurableObject(objectOf(enrollmentId), (_, { storage }) => storage.getAlarm())
 
@@ -78,7 +78,15 @@ test('an alarm that comes early or twice does no harm', async () => {
   expect((await muster.renew(identity)).status).toBe(200)
 })
 
-const certificate = (serial: string): Certificate => ({
+const presentedBy = (begun: EnrollmentStart, tenant: string): Leaf => ({
+  ...begun.certificate,
+  enrollmentId: begun.enrollmentId,
+  tenant,
+  mode: 'bootstrap-token',
+  source: '',
+})
+
+const certificate = (serial: string): LeafContent => ({
   serial,
   publicKeyHash: `key of ${serial}`,
   spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
@@ -102,10 +110,10 @@ function start(tokenId: string): EnrollmentStart {
 test('an enrollment may begin again until it has gone on', async () => {
   const begun = start('token')
   const runner = objectOf(begun.enrollmentId)
-  const shown = { ...begun.certificate, enrollmentId: begun.enrollmentId, tenant: 'acme', provisioned: false }
+  const presented = presentedBy(begun, 'acme')
   expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: null })
   expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: null })
-  await runner.renew(shown, certificate('second'), NO_BANS)
+  await runner.renew(presented, certificate('second'), NO_BANS)
   expect(await runner.begin(begun, NO_BANS)).toMatchObject({ ok: false, error: { reason: 'token_retry_over' } })
 })
 
@@ -125,8 +133,8 @@ test('a certificate of another tenant than the enrollment’s has no standing, w
   const begun = start('token')
   const runner = objectOf(begun.enrollmentId)
   await runner.begin(begun, NO_BANS)
-  const shown = { ...begun.certificate, enrollmentId: begun.enrollmentId, tenant: 'globex', provisioned: false }
-  const { result } = await runner.renew(shown, certificate('second'), NO_BANS)
+  const presented = presentedBy(begun, 'globex')
+  const { result } = await runner.renew(presented, certificate('second'), NO_BANS)
   expect(result).toMatchObject({ ok: false, error: { reason: 'standing_lost' } })
 })
 
@@ -134,9 +142,9 @@ test('a ticket opens one socket, soon, and a made-up one none', async () => {
   const begun = start('token')
   const runner = objectOf(begun.enrollmentId)
   await runner.begin(begun, NO_BANS)
-  const shown = { ...begun.certificate, enrollmentId: begun.enrollmentId, tenant: 'acme', provisioned: false }
+  const presented = presentedBy(begun, 'acme')
   const ticketOf = async () => {
-    const { result } = await runner.admit(shown, null, NO_BANS)
+    const { result } = await runner.admit(presented, null, NO_BANS)
     return result.ok ? result.value.ticket : ''
   }
   const open = async (ticket: string) => {

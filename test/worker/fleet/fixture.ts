@@ -137,7 +137,7 @@ export const at = (seconds: number) => new Date(world.clock() + seconds * 1000)
 
 /** Lets an object end what it does behind its answers. */
 export const settled = (enrollmentId: string) =>
-  runInDurableObject(env.RUNNERS.getByName(enrollmentId), () => scheduler.wait(5))
+  runInDurableObject(env.ENROLLMENTS.getByName(enrollmentId), () => scheduler.wait(5))
 
 /** A provisioned certificate: the one kind that a test can make without enrolling. */
 export async function provisionedBy(

@@ -1,12 +1,7 @@
 import { expect, test } from 'vitest'
+import type { LeafContent } from '../../../src/protocol/leaf.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
-import {
-  type Certificate,
-  connectionVerdict,
-  type Lineage,
-  renewalVerdict,
-  startLineage,
-} from '../../../src/worker/fleet/lineage.ts'
+import { connectionVerdict, type Lineage, renewalVerdict, startLineage } from '../../../src/worker/fleet/lineage.ts'
 
 const T0 = 1_772_366_400
 const LIFETIME = 900
@@ -15,7 +10,7 @@ const LIFETIME = 900
 function play() {
   let made = 0
   let now = T0
-  const make = (key: string): Certificate => ({
+  const make = (key: string): LeafContent => ({
     serial: `serial-${made++}`,
     publicKeyHash: key,
     spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
@@ -32,7 +27,7 @@ function play() {
       now += seconds
     },
     /** The certificate that comes back, or the verdict that refuses. */
-    renew(presented: Certificate, key = `key-${made}`, changed: Partial<Certificate> = {}): Certificate | string {
+    renew(presented: LeafContent, key = `key-${made}`, changed: Partial<LeafContent> = {}): LeafContent | string {
       if (ended) return 'ended'
       const verdict = renewalVerdict(lineage, presented, { ...make(key), ...changed }, epochSeconds(now))
       if (verdict.verdict === 'clone') ended = true
@@ -43,7 +38,7 @@ function play() {
           ? verdict.certificate
           : verdict.verdict
     },
-    connect(presented: Certificate): string {
+    connect(presented: LeafContent): string {
       if (ended) return 'ended'
       const verdict = connectionVerdict(lineage, presented, epochSeconds(now))
       if (verdict.verdict === 'clone') ended = true
@@ -53,7 +48,7 @@ function play() {
   }
 }
 
-const certificate = (answer: Certificate | string): Certificate => {
+const certificate = (answer: LeafContent | string): LeafContent => {
   if (typeof answer === 'string') throw new Error(`refused: ${answer}`)
   return answer
 }
@@ -176,11 +171,11 @@ type Step = 'owner renews' | 'owner connects' | 'thief renews' | 'thief connects
 function steal(steps: readonly Step[], pause: number): string[] {
   const game = play()
   game.connect(game.first)
-  const holds: Record<string, Certificate> = { owner: game.first, thief: game.first }
+  const holds: Record<string, LeafContent> = { owner: game.first, thief: game.first }
   return steps.map((step) => {
     game.pass(pause)
     const who = step.slice(0, 5)
-    const mine = holds[who] as Certificate
+    const mine = holds[who] as LeafContent
     if (step.endsWith('connects')) return game.connect(mine)
     const answer = game.renew(mine)
     if (typeof answer === 'string') return answer

@@ -19,7 +19,7 @@ import {
   listEvents,
   pruneEvents,
 } from '../../../src/worker/store/events.ts'
-import { makeRefusalGate } from '../../../src/worker/store/refusal-gate.ts'
+import { makeRefusalCap } from '../../../src/worker/store/refusal-cap.ts'
 import { insertToken, liveRunnerIdWithSlash, revokeToken, token } from '../../../src/worker/store/tokens.ts'
 
 const db = openDatabase(env.DB)
@@ -28,7 +28,7 @@ const NOW = epochSeconds(1_800_000_000)
 function proposal(publicKeyHash: string, changes: Partial<Proposal> = {}): Proposal {
   const id = uuidv7(epochMilliseconds(NOW * 1000))
   return {
-    id,
+    enrollmentId: id,
     mode: 'bootstrap-token',
     source: '',
     tenant: 'acme',
@@ -82,7 +82,7 @@ test('of 50 parallel uses of one token with 50 keys exactly one makes an enrollm
     Array.from({ length: 50 }, async (_, i) => {
       const wanted = proposal(`race-${i}`)
       const reserved = await reserveWithBootstrapToken(db, id, wanted)
-      return reserved?.enrollment?.id === wanted.id
+      return reserved?.enrollment?.enrollmentId === wanted.enrollmentId
     }),
   )
   expect(outcomes.filter(Boolean)).toHaveLength(1)
@@ -96,7 +96,7 @@ test('parallel uses of one token with one key make one enrollment and all see it
   const all = await Promise.all(
     Array.from({ length: 20 }, () => reserveWithBootstrapToken(db, id, proposal('one-key'))),
   )
-  expect(new Set(all.map((reserved) => reserved?.enrollment?.id)).size).toBe(1)
+  expect(new Set(all.map((reserved) => reserved?.enrollment?.enrollmentId)).size).toBe(1)
 })
 
 test.each([
@@ -130,8 +130,8 @@ test('the same evidence and key within 10 minutes is the same enrollment, and a 
     db,
     proposal('same', { mode: 'kubernetes', enrolledAt: addSeconds(NOW, seconds(601)) }),
   )
-  expect(again?.id).toBe(first?.id)
-  expect(later?.id).not.toBe(first?.id)
+  expect(again?.enrollmentId).toBe(first?.enrollmentId)
+  expect(later?.enrollmentId).not.toBe(first?.enrollmentId)
 })
 
 test.each<[string, Partial<Proposal>]>([
@@ -144,7 +144,7 @@ test.each<[string, Partial<Proposal>]>([
   const key = crypto.randomUUID()
   const first = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes' }))
   const other = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes', ...change }))
-  expect(other?.id).not.toBe(first?.id)
+  expect(other?.enrollmentId).not.toBe(first?.enrollmentId)
 })
 
 test('a runner token that was revoked meanwhile reserves nothing', async () => {
@@ -204,7 +204,7 @@ test('after a flood there is room for one refusal a second, so that the latest c
 })
 
 test('an isolate asks the database for no more than there can be room for', () => {
-  const gate = makeRefusalGate()
+  const gate = makeRefusalCap()
   const asked = Array.from({ length: 400 }, (_, i) =>
     gate.admits('unproven', 'token_unknown', addSeconds(NOW, seconds(Math.floor(i / 40)))),
   )

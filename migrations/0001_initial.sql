@@ -15,6 +15,10 @@ CREATE TABLE token (
   enrollment_id TEXT                        -- the enrollment that it was used for
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX token_id ON token (id);
+-- These two hold a row only where there is something to do.
+CREATE INDEX token_revoked ON token (revoked_at) WHERE revoked_at IS NOT NULL;
+-- Empty unless somebody minted a reserved ID by hand: the check before an enrollment looks here, not through every token.
+CREATE INDEX token_reserved_id ON token (runner_id) WHERE instr(runner_id, '/') > 0;
 
 CREATE TABLE enrollment (
   id TEXT PRIMARY KEY NOT NULL,             -- UUIDv7
@@ -33,15 +37,30 @@ CREATE TABLE enrollment (
   not_before INTEGER NOT NULL,
   not_after INTEGER NOT NULL,
   issuer TEXT NOT NULL,                     -- key identifier of the issuing certificate, hex
-  -- What the fleet knows of it since, rewritten at most once an hour.
+  -- The fleet row: what is known of it since, rewritten at most once an hour.
   seen_at INTEGER NOT NULL,
   live_until INTEGER NOT NULL,              -- end of the newest certificate known here
   connected INTEGER NOT NULL DEFAULT 0,
-  version TEXT,
+  newest_issuer TEXT,                       -- of the newest certificate known here; null: still `issuer`
   ended_at INTEGER,
-  ended_reason TEXT
+  ended_reason TEXT,
+  cut_at INTEGER,                           -- when the runner's tunnel was last closed for a ban
+  drain_at INTEGER                          -- when an operator asked for it to be drained; null again once it was told
 ) WITHOUT ROWID;
 CREATE INDEX enrollment_public_key ON enrollment (public_key_hash);
+-- Finds those that share a runner ID, and those of a revoked runner token.
+CREATE INDEX enrollment_runner_id ON enrollment (runner_id, live_until) WHERE runner_id IS NOT NULL;
+CREATE INDEX enrollment_drain ON enrollment (drain_at) WHERE drain_at IS NOT NULL;
+
+-- Who is cut off by hand.
+CREATE TABLE ban (
+  kind TEXT NOT NULL,                       -- enrollment | runner-id | identity | token | tenant
+  value TEXT NOT NULL,
+  note TEXT,
+  created_at INTEGER NOT NULL,
+  swept_at INTEGER,                         -- when the last runner that it names had been told
+  PRIMARY KEY (kind, value)
+) WITHOUT ROWID;
 
 CREATE TABLE event (
   id TEXT PRIMARY KEY NOT NULL,             -- the request id, a UUIDv7: sorts by time

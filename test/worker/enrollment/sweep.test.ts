@@ -1,7 +1,7 @@
 // What the clock does, and that wrangler.toml asks for all of it.
 import { expect, test } from 'vitest'
-import { EVERY_HOUR } from '../../src/worker/enrollment/cron.ts'
-import wrangler from '../../wrangler.toml?raw'
+import { EVERY_HOUR } from '../../../src/worker/enrollment/sweep.ts'
+import wrangler from '../../../wrangler.toml?raw'
 
 test('the hourly job is one of the crons that wrangler.toml names, and each minute is the other', () => {
   const crons: unknown = JSON.parse(/^crons = (.*)$/m.exec(wrangler)?.[1] ?? 'null')

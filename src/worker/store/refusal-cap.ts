@@ -10,26 +10,27 @@ export const BURST_SPAN = minutes(1)
 /** Of those who proved something a reason that was not seen for so long is always written: it may be a clone. */
 export const RARE_SPAN = seconds(10)
 
-export type Standing = keyof typeof BURST
+/** Whether the caller had proven anything: garbage must not hide those who did. */
+export type Proof = keyof typeof BURST
 
-export interface RefusalGate {
+export interface RefusalCap {
   /** Whether the database is worth asking for room; counts it as written. */
-  readonly admits: (standing: Standing, reason: Reason, now: EpochSeconds) => boolean
+  readonly admits: (proof: Proof, reason: Reason, now: EpochSeconds) => boolean
 }
 
-export function makeRefusalGate(): RefusalGate {
-  const admitted: Record<Standing, EpochSeconds[]> = { unproven: [], proven: [] }
+export function makeRefusalCap(): RefusalCap {
+  const admitted: Record<Proof, EpochSeconds[]> = { unproven: [], proven: [] }
   const lastOf = new Map<Reason, EpochSeconds>()
   return {
-    admits(standing, reason, now) {
-      const recent = admitted[standing].filter((time) => time > subtractSeconds(now, BURST_SPAN))
-      const rare = standing === 'proven' && (lastOf.get(reason) ?? 0) <= subtractSeconds(now, RARE_SPAN)
-      const admits = recent.length < BURST[standing] || recent.at(-1) !== now || rare
+    admits(proof, reason, now) {
+      const recent = admitted[proof].filter((time) => time > subtractSeconds(now, BURST_SPAN))
+      const rare = proof === 'proven' && (lastOf.get(reason) ?? 0) <= subtractSeconds(now, RARE_SPAN)
+      const admits = recent.length < BURST[proof] || recent.at(-1) !== now || rare
       if (admits) {
         recent.push(now)
-        if (standing === 'proven') lastOf.set(reason, now)
+        if (proof === 'proven') lastOf.set(reason, now)
       }
-      admitted[standing] = recent
+      admitted[proof] = recent
       return admits
     },
   }
