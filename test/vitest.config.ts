@@ -24,6 +24,8 @@ export default defineConfig({
           name: 'worker',
           include: ['test/{protocol,trust,worker}/**/*.test.ts', 'test/fakes/issuer.test.ts'],
           setupFiles: [path('worker/setup.ts')],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
         },
       },
       {
