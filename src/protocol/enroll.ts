@@ -1,21 +1,36 @@
 // POST /api/enroll as both sides say it: the shape of the request and of the answer. No I/O.
 
-import { isLabel, quote } from './labels.ts'
+import * as v from 'valibot'
+import { isLabel } from './labels.ts'
 import { INSTANCE_ID_CHARACTERS } from './limits.ts'
 import { type Outcome, refuse } from './refusals.ts'
 import { ok } from './result.ts'
+import { type Fields, parseShape, text } from './shape.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
 export const PROTOCOL_VERSION = 1
 
-/** A request whose types and field names are right; every value in it is still untrusted. */
-export interface EnrollRequest {
-  readonly attestation: AttestationObject
+/** A label of an instance, for the fleet; its length is in code points. */
+export const instanceId = v.pipe(
+  text,
+  v.check(
+    (label) => [...label].length <= INSTANCE_ID_CHARACTERS && isLabel(label),
+    `at most ${INSTANCE_ID_CHARACTERS} printable characters`,
+  ),
+)
+
+const REQUEST = v.strictObject({
+  version: v.literal(PROTOCOL_VERSION, 'the number 1'),
+  attestation: v.custom<JsonObject>((value) => isObject(value as Json), 'an object'),
   /** PEM of a PKCS#10 request. */
-  readonly csr: string
-  readonly challengeNonce: string
-  /** A label for the fleet, trusted for nothing. */
-  readonly instanceId: string | null
+  csr: text,
+  challengeNonce: text,
+  instanceId: v.optional(v.nullable(instanceId), null),
+})
+
+/** A request whose types and field names are right; every value in it is still untrusted. */
+export interface EnrollRequest extends Omit<v.InferOutput<typeof REQUEST>, 'attestation' | 'version'> {
+  readonly attestation: AttestationObject
 }
 
 /** The evidence, its fields not yet held against what the mode takes. */
@@ -24,65 +39,43 @@ export interface AttestationObject {
   readonly fields: JsonObject
 }
 
-/** What a runner gets. Times are RFC 3339. */
-export interface EnrollAnswer {
-  readonly version: 1
-  readonly certificate: string
-  readonly chain: string
-  readonly trustBundle: string
-  readonly spiffeId: string
-  readonly tenant: string
-  readonly runnerId: string | null
-  readonly enrollmentId: string
-  readonly notBefore: string
-  readonly notAfter: string
-  readonly serverTime: string
-}
-
-const FIELDS = ['version', 'attestation', 'csr', 'challengeNonce', 'instanceId']
-
 /** Shape only: types and field names, every unknown field refused by name. */
 export function parseEnrollRequest(body: Json): Outcome<EnrollRequest> {
-  if (!isObject(body)) return malformed('the body must be a JSON object')
-  const unknown = Object.keys(body).find((name) => !FIELDS.includes(name))
-  if (unknown !== undefined) return malformed(`unknown field ${quote(unknown, 40)}`)
-  const { version, attestation, csr, challengeNonce, instanceId = null } = body
-  if (version !== PROTOCOL_VERSION) return malformed('version must be the number 1')
-  if (!isObject(attestation)) return malformed('attestation must be an object')
-  const { mode, ...fields } = attestation
+  const shaped = parseShape(REQUEST, body)
+  if (!shaped.ok) return malformed(shaped.error)
+  const { csr, challengeNonce, instanceId } = shaped.value
+  const { mode, ...fields } = shaped.value.attestation
   if (typeof mode !== 'string') return malformed('attestation.mode must be a string')
-  if (typeof csr !== 'string') return malformed('csr must be a string')
-  if (typeof challengeNonce !== 'string') return malformed('challengeNonce must be a string')
-  if (instanceId !== null && typeof instanceId !== 'string') return malformed('instanceId must be a string')
-  if (instanceId !== null && ([...instanceId].length > INSTANCE_ID_CHARACTERS || !isLabel(instanceId))) {
-    return malformed(`instanceId must have at most ${INSTANCE_ID_CHARACTERS} printable characters`)
-  }
   return ok({ attestation: { mode, fields }, csr, challengeNonce, instanceId })
 }
 
-/** The type that a mode's evidence has in one field. */
-export type FieldType = 'string' | 'strings'
-export type EvidenceFields = Readonly<Record<string, FieldType>>
-/** Evidence of the right shape: `strings` is an object whose values are strings. */
-export type Evidence<F extends EvidenceFields> = {
-  readonly [name in keyof F]: F[name] extends 'string' ? string : Readonly<Record<string, string>>
-}
+/** Evidence of a mode whose fields are all strings, or objects of strings. */
+export type Evidence<S extends Fields> = v.InferOutput<S>
 
 /** Holds evidence against the fields that its mode takes: all of them, none else. */
-export function parseEvidence<F extends EvidenceFields>(fields: F, given: JsonObject): Outcome<Evidence<F>> {
-  const unknown = Object.keys(given).find((name) => !Object.hasOwn(fields, name))
-  if (unknown !== undefined) return malformed(`unknown field attestation.${quote(unknown, 40)}`)
-  for (const [name, type] of Object.entries(fields)) {
-    const value = Object.hasOwn(given, name) ? given[name] : undefined
-    if (type === 'string' && typeof value !== 'string') return malformed(`attestation.${name} must be a string`)
-    if (type === 'strings') {
-      if (!isObject(value)) return malformed(`attestation.${name} must be an object`)
-      const odd = Object.entries(value).find(([, text]) => typeof text !== 'string')
-      if (odd !== undefined) return malformed(`attestation.${name}.${quote(odd[0], 40)} must be a string`)
-    }
-  }
-  // The loop has held every field against its type.
-  return ok(given as unknown as Evidence<F>)
+export function parseEvidence<S extends Fields>(shape: S, given: JsonObject): Outcome<Evidence<S>> {
+  const shaped = parseShape(shape, given, 'attestation')
+  return shaped.ok ? shaped : malformed(shaped.error)
 }
 
 const malformed = (detail: string) => refuse('body_malformed', { detail })
+
+/** What a runner gets. Times are RFC 3339. Unknown fields are a newer control plane's, and not looked at. */
+export const ENROLL_ANSWER = v.object({
+  version: v.literal(PROTOCOL_VERSION, 'the number 1'),
+  /** PEM of the leaf. */
+  certificate: text,
+  /** PEM of intermediates; may be empty. */
+  chain: text,
+  /** PEM of roots. */
+  trustBundle: text,
+  spiffeId: text,
+  tenant: text,
+  runnerId: v.nullable(text),
+  enrollmentId: text,
+  notBefore: text,
+  notAfter: text,
+  serverTime: text,
+})
+
+export type EnrollAnswer = Readonly<v.InferOutput<typeof ENROLL_ANSWER>>

@@ -2,26 +2,25 @@
 
 import { quote } from './labels.ts'
 import { JSON_DEPTH } from './limits.ts'
+import { err, ok, type Result } from './result.ts'
 
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject
 export interface JsonObject {
   readonly [name: string]: Json
 }
 
-export type JsonReading = { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly fault: string }
-
-/** Reads a JSON text from bytes; `fault` is a sentence for the caller and quotes nothing of the text but a key. */
-export function readJson(bytes: Uint8Array): JsonReading {
+/** Reads a JSON text from bytes; the error is a sentence for the caller and quotes nothing of the text but a key. */
+export function readJson(bytes: Uint8Array): Result<Json, string> {
   let text: string
   let value: Json
   try {
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
     value = JSON.parse(text)
   } catch {
-    return { ok: false, fault: 'the body is not JSON in UTF-8' }
+    return err('the body is not JSON in UTF-8')
   }
   const fault = structureFault(text)
-  return fault === null ? { ok: true, value } : { ok: false, fault }
+  return fault === null ? ok(value) : err(fault)
 }
 
 /**

@@ -1,12 +1,12 @@
-// The tunnel as both sides say it: addresses, headers of the proof, frames, close codes. No I/O.
+// The tunnel as both sides say it: headers of the proof, frames, close codes. No I/O.
 
+import * as v from 'valibot'
 import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './base64url.ts'
-import { isLabel } from './labels.ts'
-import { CERTIFICATE_BYTES, INSTANCE_ID_CHARACTERS, TUNNEL_FRAME_BYTES } from './limits.ts'
-import { isObject, type Json, type JsonObject, readJson } from './strict-json.ts'
+import { instanceId } from './enroll.ts'
+import { CERTIFICATE_BYTES, TUNNEL_FRAME_BYTES } from './limits.ts'
+import { parseShape, text } from './shape.ts'
+import { type Json, readJson } from './strict-json.ts'
 
-export const TUNNEL_PATH = '/api/tunnel'
-export const TUNNEL_CHALLENGE_PATH = '/api/tunnel/challenge'
 export const TUNNEL_VERSION = 1
 
 /** Bare text, not JSON: the edge answers it without waking anything. */
@@ -25,92 +25,63 @@ export const TUNNEL_CLOSE = {
   standingLost: 4003,
 } as const
 
-export interface HelloFrame {
-  readonly type: 'hello'
-  readonly version: 1
-  readonly instanceId: string | null
-}
+const HELLO = v.strictObject({
+  type: v.literal('hello'),
+  version: v.literal(TUNNEL_VERSION),
+  instanceId: v.optional(v.nullable(instanceId), null),
+})
 
-export interface ReadyFrame {
-  readonly type: 'ready'
-  readonly enrollmentId: string
-  readonly spiffeId: string
-  readonly runnerId: string | null
+const READY = v.strictObject({
+  type: v.literal('ready'),
+  enrollmentId: text,
+  spiffeId: text,
+  runnerId: v.nullable(text),
   /** RFC 3339; the tunnel is closed then. */
-  readonly notAfter: string
-}
+  notAfter: text,
+})
 
 /** An operator asks the runner to finish what it does and to exit. */
-export interface DrainFrame {
-  readonly type: 'drain'
-}
+const DRAIN = v.strictObject({ type: v.literal('drain') })
 
-/** What a runner may say: a new frame is one member here and one line in `RUNNER_FRAMES`. */
+export type HelloFrame = Readonly<v.InferOutput<typeof HELLO>>
+export type ReadyFrame = Readonly<v.InferOutput<typeof READY>>
+export type DrainFrame = Readonly<v.InferOutput<typeof DRAIN>>
+
+/** What a runner may say. */
 export type RunnerFrame = HelloFrame
-/** What the control plane may say: a new frame is one member here and one line in `CONTROL_FRAMES`. */
+/** What the control plane may say. */
 export type ControlFrame = ReadyFrame | DrainFrame
 
-type FrameReaders<F extends { readonly type: string }> = {
-  readonly [type in F['type']]: (fields: JsonObject) => Extract<F, { readonly type: type }> | null
-}
-
-const RUNNER_FRAMES: FrameReaders<RunnerFrame> = {
-  hello: ({ version, instanceId = null, ...rest }) =>
-    isEmpty(rest) && version === TUNNEL_VERSION && (instanceId === null || isInstanceId(instanceId))
-      ? { type: 'hello', version, instanceId }
-      : null,
-}
-
-const CONTROL_FRAMES: FrameReaders<ControlFrame> = {
-  ready: ({ enrollmentId, spiffeId, runnerId, notAfter, ...rest }) =>
-    isEmpty(rest) &&
-    typeof enrollmentId === 'string' &&
-    typeof spiffeId === 'string' &&
-    (runnerId === null || typeof runnerId === 'string') &&
-    typeof notAfter === 'string'
-      ? { type: 'ready', enrollmentId, spiffeId, runnerId, notAfter }
-      : null,
-  drain: (rest) => (isEmpty(rest) ? { type: 'drain' } : null),
-}
-
 /** A message as a WebSocket hands it over: text, or binary in the platform's type. Null: a protocol error. */
-export const parseRunnerFrame = (message: unknown): RunnerFrame | null => parseFrame(RUNNER_FRAMES, message)
+export const parseRunnerFrame = (message: unknown): RunnerFrame | null => parseFrame(HELLO, message)
 /** The other direction. Null: a protocol error. */
-export const parseControlFrame = (message: unknown): ControlFrame | null => parseFrame(CONTROL_FRAMES, message)
+export const parseControlFrame = (message: unknown): ControlFrame | null => parseFrame(v.union([READY, DRAIN]), message)
 
 export const frameText = (frame: RunnerFrame | ControlFrame): string => JSON.stringify(frame)
 
-function parseFrame<F extends { readonly type: string }>(readers: FrameReaders<F>, message: unknown): F | null {
+function parseFrame<S extends v.GenericSchema>(shape: S, message: unknown): v.InferOutput<S> | null {
   // Every frame is text; a UTF-16 length over the bound is over it in UTF-8 too.
   if (typeof message !== 'string' || message.length > TUNNEL_FRAME_BYTES) return null
   const bytes = utf8(message)
   if (bytes.length > TUNNEL_FRAME_BYTES) return null
   const reading = readJson(bytes)
-  if (!reading.ok || !isObject(reading.value)) return null
-  const { type, ...fields } = reading.value
-  return isTypeOf(readers, type) ? readers[type](fields) : null
+  if (!reading.ok) return null
+  const frame = parseShape(shape, reading.value)
+  return frame.ok ? frame.value : null
 }
 
-const isTypeOf = <F extends { readonly type: string }>(
-  readers: FrameReaders<F>,
-  type: Json | undefined,
-): type is F['type'] => typeof type === 'string' && Object.hasOwn(readers, type)
-
-const isEmpty = (fields: JsonObject): boolean => Object.keys(fields).length === 0
-const isInstanceId = (value: Json): value is string =>
-  typeof value === 'string' && value.length <= INSTANCE_ID_CHARACTERS && isLabel(value)
-
-/** What `POST /api/tunnel/challenge` answers. */
-export interface TunnelChallenge {
-  readonly challenge: string
+/** What `POST /api/tunnel/challenge` answers. Unknown fields are a newer control plane's, and not looked at. */
+const CHALLENGE = v.object({
+  challenge: text,
   /** RFC 3339. */
-  readonly expiresAt: string
-}
+  expiresAt: text,
+})
+
+export type TunnelChallenge = Readonly<v.InferOutput<typeof CHALLENGE>>
 
 export function parseTunnelChallenge(body: Json): TunnelChallenge | null {
-  if (!isObject(body)) return null
-  const { challenge, expiresAt } = body
-  return typeof challenge === 'string' && typeof expiresAt === 'string' ? { challenge, expiresAt } : null
+  const shaped = parseShape(CHALLENGE, body)
+  return shaped.ok ? shaped.value : null
 }
 
 /** RFC 9440 §2.2: the leaf's DER. */

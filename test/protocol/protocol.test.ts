@@ -1,11 +1,14 @@
 // What both sides say: JSON, base64url, ids, shapes, problem documents.
+
 import fc from 'fast-check'
+import * as v from 'valibot'
 import { describe, expect, test } from 'vitest'
 import { decodeBase64, decodeBase64url, encodeBase64, encodeBase64url } from '../../src/protocol/base64url.ts'
 import { parseEnrollRequest, parseEvidence } from '../../src/protocol/enroll.ts'
 import { isLabel } from '../../src/protocol/labels.ts'
 import { REASONS, type Reason } from '../../src/protocol/reasons.ts'
 import { problemOf } from '../../src/protocol/refusals.ts'
+import { text, texts } from '../../src/protocol/shape.ts'
 import { formatSpiffeId, parseSpiffeId } from '../../src/protocol/spiffe-id.ts'
 import { type Json, readJson } from '../../src/protocol/strict-json.ts'
 import { epochMilliseconds, epochSeconds } from '../../src/protocol/time.ts'
@@ -22,7 +25,7 @@ describe('JSON', () => {
         const reading = read(text)
         // fast-check may make two equal keys; then ours refuses and nothing else is claimed.
         if (reading.ok) expect(reading.value).toEqual(JSON.parse(text))
-        else expect(reading.fault).toContain('stands twice')
+        else expect(reading.error).toContain('stands twice')
       }),
     )
   })
@@ -34,7 +37,7 @@ describe('JSON', () => {
     ['after a nested object', '{"a":{"a":1},"b":[1,"a",{"c":2}],"a":3}'],
     ['named __proto__', '{"__proto__":1,"__proto__":2}'],
   ])('refuses a key that stands twice, %s', (_, text) => {
-    expect(read(text)).toMatchObject({ ok: false, fault: expect.stringContaining('stands twice') })
+    expect(read(text)).toMatchObject({ ok: false, error: expect.stringContaining('stands twice') })
   })
 
   test.each(['{"a":"a","b":"a"}', '["a","a",":","{"]', '{"a":{"a":{"a":1}}}', '{"a\\"b":1,"a":"\\\\"}'])(
@@ -45,14 +48,14 @@ describe('JSON', () => {
   )
 
   test.each(['', '{', '{"a":1}x', '\ufeff{}', "{'a':1}", 'NaN'])('refuses what is not JSON: %j', (text) => {
-    expect(read(text)).toEqual({ ok: false, fault: 'the body is not JSON in UTF-8' })
+    expect(read(text)).toEqual({ ok: false, error: 'the body is not JSON in UTF-8' })
   })
 
   test('a key in a fault is written so that it steers no terminal and turns no text around', () => {
     for (const c of ['\u009b', '\u202e', '\u2066', '\u007f', '\ufeff']) {
       const reading = read(`{"${c}31m":1,"${c}31m":2}`)
-      expect(reading.ok || isLabel(reading.fault)).toBe(true)
-      expect(reading).toMatchObject({ ok: false, fault: expect.stringContaining('\\u') })
+      expect(reading.ok || isLabel(reading.error)).toBe(true)
+      expect(reading).toMatchObject({ ok: false, error: expect.stringContaining('\\u') })
     }
   })
 
@@ -210,7 +213,7 @@ describe('the shape of a request', () => {
     expect(reading.ok && parseEnrollRequest(reading.value).ok).toBe(false)
   })
 
-  const FIELDS = { region: 'string', headers: 'strings' } as const
+  const FIELDS = v.strictObject({ region: text, headers: texts })
   test.each<[Record<string, Json>, string]>([
     [{ region: 'r', headers: {}, url: 'https://x' }, '"url"'],
     [{ region: 'r' }, 'headers'],

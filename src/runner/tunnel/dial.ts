@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import type { SecureContext } from 'node:tls'
 import { WebSocket } from 'ws'
 import { TUNNEL_FRAME_BYTES } from '../../protocol/limits.ts'
+import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
 import { isObject, readJson } from '../../protocol/strict-json.ts'
 import {
   CLIENT_CERT_HEADER,
@@ -16,9 +17,7 @@ import {
   parseControlFrame,
   parseTunnelChallenge,
   proofText,
-  TUNNEL_CHALLENGE_PATH,
   TUNNEL_CLOSE,
-  TUNNEL_PATH,
   TUNNEL_VERSION,
 } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'

@@ -1,7 +1,8 @@
 // The interface of a way in: evidence → what it proves, never an identity. One mode a file, listed in registry.ts.
 
-import type { Evidence, EvidenceFields } from '../../protocol/enroll.ts'
+import type { Evidence } from '../../protocol/enroll.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
+import type { Fields } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Claims } from '../../trust/claims.ts'
 
@@ -13,7 +14,7 @@ export interface Appraisal {
 }
 
 /** `P`: what is proven; only a renewal proves a certificate in place of claims. */
-export interface Attestor<F extends EvidenceFields = EvidenceFields, P = Claims> {
+export interface Attestor<F extends Fields = Fields, P = Claims> {
   /** The fields of the mode's evidence: all demanded, no other taken. */
   readonly fields: F
   /** Judges the content. A refusal is a value; what is thrown is a bug or an outage. */

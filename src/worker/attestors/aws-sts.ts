@@ -1,9 +1,11 @@
 // `aws-sts`: AWS itself says who signed a GetCallerIdentity request. The request is built here; from the caller come
 // only the headers that AWS's signature covers (CVE-2020-16250 is what happens otherwise).
 
+import * as v from 'valibot'
 import { utf8 } from '../../protocol/base64url.ts'
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import { text, texts } from '../../protocol/shape.ts'
 import { toMilliseconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 import { claimsOf } from './aws/arn.ts'
@@ -18,7 +20,7 @@ export interface AwsSources {
   readonly allowKey: (accessKeyId: string) => Promise<boolean>
 }
 
-const FIELDS = { region: 'string', headers: 'strings', body: 'string' } as const
+const FIELDS = v.strictObject({ region: text, headers: texts, body: text })
 const BODY = 'Action=GetCallerIdentity&Version=2011-06-15'
 
 export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeof FIELDS> => ({

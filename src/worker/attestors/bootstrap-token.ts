@@ -1,7 +1,9 @@
 // `bootstrap-token`: the caller holds a single-use token that was minted for a tenant.
 
+import * as v from 'valibot'
 import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
+import { text } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import { hashToken, kindOfToken, type TokenKind } from '../../protocol/tokens.ts'
 import type { Attestor } from './attestor.ts'
@@ -20,7 +22,7 @@ export interface MintedToken {
 /** Looks a token up by its SHA-256 in hex. */
 export type FindToken = (hash: string) => Promise<MintedToken | null>
 
-const FIELDS = { token: 'string' } as const
+const FIELDS = v.strictObject({ token: text })
 
 /**
  * A used token passes here: whether it was used by this very key, within the time for retries, is for the reserve

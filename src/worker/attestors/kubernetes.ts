@@ -2,9 +2,11 @@
 // projected into a pod. Knows no HTTP: another door can ask the same question.
 
 import { compactVerify, errors } from 'jose'
+import * as v from 'valibot'
 import { isLabel } from '../../protocol/labels.ts'
 import { type Labels, type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err } from '../../protocol/result.ts'
+import { text } from '../../protocol/shape.ts'
 import { type EpochSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import type { KubernetesClaims } from '../../trust/claims.ts'
 import type { Cluster } from '../../trust/compiled.ts'
@@ -18,7 +20,7 @@ export interface WorkloadSources {
   readonly findKey: FindKey
 }
 
-const FIELDS = { token: 'string' } as const
+const FIELDS = v.strictObject({ token: text })
 
 /** The mode of the proven claims is the registered cluster's, whatever name the token was sent under. */
 export const kubernetes = (sources: WorkloadSources): Attestor<typeof FIELDS> => ({

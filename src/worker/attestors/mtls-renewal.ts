@@ -1,9 +1,11 @@
 // `mtls-renewal`: the caller holds the key of a certificate that this CA issued, and it may still be renewed.
 
+import * as v from 'valibot'
 import { type Bytes, decodeBase64url, utf8 } from '../../protocol/base64url.ts'
 import type { Leaf } from '../../protocol/leaf.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
+import { text } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 
@@ -27,7 +29,7 @@ export interface RenewalProof {
   readonly leaf: Leaf
 }
 
-const FIELDS = { certificate: 'string', signature: 'string' } as const
+const FIELDS = v.strictObject({ certificate: text, signature: text })
 
 /** Chain and signature first: only to the holder of the key is it said that the window has passed. */
 export const mtlsRenewal = ({ prove, refusalAt }: LeafProver): Attestor<typeof FIELDS, RenewalProof> => ({

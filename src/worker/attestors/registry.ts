@@ -1,7 +1,7 @@
 // Every mode there is, by name: a new one is one file in this room and one line here.
 
-import type { EvidenceFields } from '../../protocol/enroll.ts'
 import type { ConfigurableMode } from '../../protocol/modes.ts'
+import type { Fields } from '../../protocol/shape.ts'
 import type { Attestor } from './attestor.ts'
 import { type AwsSources, awsSts } from './aws-sts.ts'
 import { bootstrapToken, type FindToken } from './bootstrap-token.ts'
@@ -18,7 +18,7 @@ export interface AttestorSources {
 }
 
 export type Attestors = Readonly<Record<ConfigurableMode, Attestor>> & {
-  readonly 'mtls-renewal': Attestor<EvidenceFields, RenewalProof>
+  readonly 'mtls-renewal': Attestor<Fields, RenewalProof>
 }
 
 export function makeAttestors({ findToken, aws, workloads, leaves }: AttestorSources): Attestors {

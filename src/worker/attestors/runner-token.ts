@@ -1,12 +1,14 @@
 // `runner-token`: the caller holds the long-lived token that was minted for one runner ID.
 
+import * as v from 'valibot'
 import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
+import { text } from '../../protocol/shape.ts'
 import { hashToken, kindOfToken } from '../../protocol/tokens.ts'
 import type { Attestor } from './attestor.ts'
 import type { FindToken } from './bootstrap-token.ts'
 
-const FIELDS = { token: 'string' } as const
+const FIELDS = v.strictObject({ token: text })
 
 export const runnerToken = (findToken: FindToken): Attestor<typeof FIELDS> => ({
   fields: FIELDS,

@@ -1,6 +1,14 @@
 // The routes. A route bounds what comes in, hands it on and renders what comes back; it decides nothing.
 
 import { Hono } from 'hono'
+import {
+  BUNDLE_PATH,
+  BUNDLE_PEM_PATH,
+  CONNECT_ENROLL_PATH,
+  ENROLL_PATH,
+  HEALTHZ_PATH,
+  READYZ_PATH,
+} from '../../protocol/paths.ts'
 import { refuse } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
@@ -10,7 +18,7 @@ import { recordBug } from '../enrollment/event.ts'
 import { readiness } from '../enrollment/readiness.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { readJsonBody } from './bounds.ts'
-import { ENROLL_PATH, serveConnect } from './connect.ts'
+import { serveConnect } from './connect.ts'
 import { type Context, callerOf } from './context.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
 import { addTunnelRoutes } from './tunnel.ts'
@@ -48,16 +56,16 @@ export function makeApp<E extends object>(
   })
 
   app.get('/', (c) => renderText(c.var.caller, 'text/plain; charset=utf-8', ABOUT))
-  app.get('/healthz', (c) => renderJson(c.var.caller, { status: 'ok' }))
-  app.get('/readyz', async (c) => {
+  app.get(HEALTHZ_PATH, (c) => renderJson(c.var.caller, { status: 'ok' }))
+  app.get(READYZ_PATH, async (c) => {
     const ready = await readiness(c.var.deps)
     return renderJson(c.var.caller, ready, ready.ready ? 200 : 503)
   })
 
   const isPlain = (url: string): boolean => new URL(url).protocol === 'http:' && !options.plainHttp
 
-  app.post(ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.deps, c.var.caller, isPlain(c.req.url)))
-  app.post('/api/enroll', async (c) => {
+  app.post(CONNECT_ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.deps, c.var.caller, isPlain(c.req.url)))
+  app.post(ENROLL_PATH, async (c) => {
     const { deps, caller } = c.var
     const body = isPlain(c.req.url) ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
     const result = await enroll(deps, caller, body)
@@ -66,13 +74,13 @@ export function makeApp<E extends object>(
 
   addTunnelRoutes(app, isPlain)
 
-  app.get('/api/bundle', async (c) => {
+  app.get(BUNDLE_PATH, async (c) => {
     const authority = await c.var.deps.authority()
     return authority.ok
       ? renderJson(c.var.caller, spiffeBundle(authority.value))
       : renderRefusal(c.var.caller, authority.error)
   })
-  app.get('/api/bundle.pem', async (c) => {
+  app.get(BUNDLE_PEM_PATH, async (c) => {
     const authority = await c.var.deps.authority()
     return authority.ok
       ? renderText(c.var.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))

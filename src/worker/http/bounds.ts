@@ -12,7 +12,7 @@ export async function readJsonBody(request: Request): Promise<Outcome<Json>> {
   const bytes = await readBytes(request, ENROLL_BODY_BYTES)
   if (!bytes.ok) return bytes
   const reading = readJson(bytes.value)
-  return reading.ok ? ok(reading.value) : refuse('body_malformed', { detail: reading.fault })
+  return reading.ok ? ok(reading.value) : refuse('body_malformed', { detail: reading.error })
 }
 
 /** Reads at most `limit` bytes and stops there: the length that a client announces proves nothing. */

@@ -42,7 +42,6 @@ const router = createConnectRouter({
 })
 
 const [handler] = router.handlers as [UniversalHandler]
-export const ENROLL_PATH = `/${RunnerService.typeName}/${RunnerService.method.enroll.name}`
 
 export async function serveConnect(
   request: Request,

@@ -1,10 +1,11 @@
 // The routes of the tunnel: takes an upgrade apart, hands it on and renders what comes back.
 
 import type { Hono } from 'hono'
+import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
-import { CLIENT_CERT_HEADER, PROOF_HEADER, TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/tunnel.ts'
+import { CLIENT_CERT_HEADER, PROOF_HEADER } from '../../protocol/tunnel.ts'
 import { makeChallenge } from '../enrollment/challenge.ts'
 import { openTunnel, type UpgradeRequest } from '../enrollment/open-tunnel.ts'
 import type { Context } from './context.ts'

@@ -1,7 +1,7 @@
 // What every attestor must hold to, whatever it proves. A mode's test file calls `attestorContract` and adds its own.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type EvidenceFields, parseEvidence } from '../../../src/protocol/enroll.ts'
+import { parseEvidence } from '../../../src/protocol/enroll.ts'
 import { REASONS } from '../../../src/protocol/reasons.ts'
 import { ATTESTATION_INVALID, type Outcome, problemOf, type Refusal } from '../../../src/protocol/refusals.ts'
 import type { JsonObject } from '../../../src/protocol/strict-json.ts'
@@ -53,9 +53,9 @@ export function attestorContract(mode: string, make: () => Promise<ContractSubje
 
     test('evidence of another shape is refused by the field', async () => {
       const { attestor, evidence } = await make()
-      for (const [field, type] of Object.entries(attestor.fields)) {
+      for (const [field, { type }] of Object.entries(attestor.fields.entries)) {
         const { [field]: _, ...without } = evidence
-        const wrong = [null, 1, true, [], type === 'string' ? {} : 'text', type === 'strings' ? { a: 1 } : ['a']]
+        const wrong = [null, 1, true, [], type === 'string' ? {} : 'text', type !== 'string' ? { a: 1 } : ['a']]
         for (const given of [without, ...wrong.map((value) => ({ ...evidence, [field]: value }))]) {
           const result = parseEvidence(attestor.fields, given)
           expect(result).toMatchObject({ ok: false, error: { reason: 'body_malformed' } })
@@ -72,7 +72,7 @@ export function attestorContract(mode: string, make: () => Promise<ContractSubje
 
     test('random text in any field is refused, never thrown at', async () => {
       const subject = await make()
-      for (const [field, type] of Object.entries(subject.attestor.fields)) {
+      for (const [field, { type }] of Object.entries(subject.attestor.fields.entries)) {
         const values = type === 'string' ? fc.string({ unit: 'binary' }) : fc.dictionary(fc.string(), fc.string())
         await fc.assert(
           fc.asyncProperty(values, async (value) => {
@@ -162,7 +162,7 @@ function spoiled(subject: ContractSubject): JsonObject[] {
 
 /** The good evidence with one field after the other set to `text`. */
 const filled = ({ attestor, evidence }: ContractSubject, text: string): JsonObject[] =>
-  Object.entries(attestor.fields).map(([field, type]) => ({
+  Object.entries(attestor.fields.entries).map(([field, { type }]) => ({
     ...evidence,
     [field]: type === 'string' ? text : { [text]: text },
   }))
@@ -174,7 +174,7 @@ const texts = (evidence: JsonObject): string[] =>
 
 async function appraise(subject: ContractSubject, given: JsonObject): Promise<Outcome<Claims>> {
   const { attestor, now, challengeNonce = 'A'.repeat(64) } = subject
-  const evidence = parseEvidence<EvidenceFields>(attestor.fields, given)
+  const evidence = parseEvidence(attestor.fields, given)
   return evidence.ok ? attestor.appraise(evidence.value, { now, challengeNonce }) : evidence
 }
 
