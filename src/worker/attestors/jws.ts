@@ -1,6 +1,7 @@
 // A compact JWS (RFC 7515 §7.1), taken apart strictly. What comes out is unverified.
 
 import { decodeBase64url } from '../../protocol/base64url.ts'
+import { isCompactJws } from '../../protocol/jws.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -13,16 +14,9 @@ export interface Jws {
   readonly untrustedClaims: JsonObject
 }
 
-/** Exactly two dots: a compact JWS, or something that wants to be one. */
-export const looksLikeJws = (token: string): boolean => {
-  const first = token.indexOf('.')
-  const second = token.indexOf('.', first + 1)
-  return first !== -1 && second !== -1 && token.indexOf('.', second + 1) === -1
-}
-
 /** The length comes first: splitting a token of a million dots is work (CVE-2025-27144). */
 export function parseJws(token: string): Outcome<Jws> {
-  if (token.length > JWS_BYTES || !looksLikeJws(token)) return refuse('jws_malformed')
+  if (token.length > JWS_BYTES || !isCompactJws(token)) return refuse('jws_malformed')
   const [header, claims, signature] = token.split('.').map(decodeBase64url)
   if (!header || !claims || !signature) return refuse('jws_malformed')
   const [head, body] = [readJson(header), readJson(claims)]

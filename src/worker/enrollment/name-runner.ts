@@ -2,10 +2,10 @@
 // enrollment. dispatch by shape → appraise → decide → bans → rates → runner ID → event.
 
 import { parseEvidence } from '../../protocol/enroll.ts'
+import { isCompactJws } from '../../protocol/jws.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
-import { looksLikeJws } from '../attestors/jws.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
 import { decideAndLimit } from './reserve.ts'
@@ -44,7 +44,7 @@ async function steps(
   const token = bearerOf(authorization)
   if (token === null) return refuse('token_malformed')
   // By shape, before any lookup: what looks like a JWS is never hashed, and what does not is never verified as one.
-  const mode = looksLikeJws(token) ? 'kubernetes' : 'runner-token'
+  const mode = isCompactJws(token) ? 'kubernetes' : 'runner-token'
   facts.mode = mode
   const attestor = deps.attestors[mode]
   const evidence = parseEvidence(attestor.fields, { token })
