@@ -31,7 +31,34 @@ const ARROWS: Record<string, readonly string[]> = {
   'worker/store': [...PURE, 'worker/telemetry'],
   'worker/fleet': [...PURE, 'worker/telemetry'],
   'worker/telemetry': [],
-  runner: ['protocol'],
+  runner: [
+    'protocol',
+    'runner/log',
+    'runner/exit',
+    'runner/environment',
+    'runner/net',
+    'runner/identity',
+    'runner/evidence',
+    'runner/renewal',
+    'runner/tunnel',
+  ],
+  // Two files of the top that every room of the runner may need.
+  'runner/log': ['protocol'],
+  'runner/exit': [],
+  'runner/environment': ['protocol'],
+  'runner/net': ['protocol', 'runner/log', 'runner/environment'],
+  'runner/identity': ['protocol', 'runner/log', 'runner/environment'],
+  'runner/evidence': ['protocol', 'runner/log', 'runner/environment'],
+  'runner/renewal': [
+    'protocol',
+    'runner/log',
+    'runner/exit',
+    'runner/environment',
+    'runner/net',
+    'runner/identity',
+    'runner/evidence',
+  ],
+  'runner/tunnel': ['protocol', 'runner/log', 'runner/environment', 'runner/net', 'runner/identity'],
   cli: [...PURE, 'worker/store', 'worker/ca'],
 }
 
@@ -96,9 +123,12 @@ function sources(folder = SRC): SourceFile[] {
   })
 }
 
+/** The folders of the worker and the runner are rooms of their own, and so is a file that has a row. */
 const roomOf = (path: string): string => {
-  const [top = '', second] = dirname(path).split('/')
-  return top === 'worker' && second !== undefined ? `${top}/${second}` : top
+  const [top = '', second = ''] = path.split('/')
+  const inner = `${top}/${second.replace(/\.tsx?$/, '')}`
+  const isFolder = inner === `${top}/${second}` && (top === 'worker' || top === 'runner')
+  return isFolder || inner in ARROWS ? inner : top
 }
 
 const packageOf = (specifier: string): string =>

@@ -1,30 +1,32 @@
-// One run of a runner: liveness → config → secrets → enroll → connect → ready, then until it ends.
+// Boots a runner and holds its parts together until it ends: liveness → config → secrets → enroll → connect → ready.
 
+import { err, ok, type Result } from '../protocol/result.ts'
 import { type Clock, milliseconds } from '../protocol/time.ts'
-import { type Config, type Flags, readConfig, readInstanceId } from './config.ts'
-import { objectionTo } from './environment/declared-identity.ts'
-import { readSecrets, type Secrets } from './environment/secrets.ts'
+import { type Config, readConfig, readInstanceId } from './config.ts'
+import type { Flags } from './environment/arguments.ts'
+import type { Clocks } from './environment/clock.ts'
+import { readSecrets, type Secrets } from './environment/files.ts'
 import { Settings } from './environment/settings.ts'
 import { standsOnCluster, tokenFileMistake } from './evidence/evidence.ts'
-import { type Ending, EXIT, ending, NOT_PERSISTED } from './exit.ts'
+import { EXIT, type Exit, exitWith } from './exit.ts'
 import { type Health, serveHealth } from './health.ts'
-import type { Identity } from './identity/identity.ts'
-import { IdentityDir } from './identity/identity-dir.ts'
+import { type Identity, mismatchOf } from './identity/identity.ts'
+import type { IdentityStore } from './identity/store.ts'
 import { causeOf, jsonLog, type Log } from './log.ts'
 import { type Post, poster } from './net/http.ts'
-import { possess } from './renewal/boot.ts'
-import type { Time } from './renewal/clock.ts'
-import { openDoor } from './renewal/enroll-client.ts'
+import { identityAtBoot, openStore } from './renewal/boot.ts'
+import { enrollClient } from './renewal/enroll-client.ts'
 import { KUBERNETES_PATIENCE, type Policy } from './renewal/lifecycle.ts'
 import { ProvisionedWatch } from './renewal/provisioned-watch.ts'
-import { IdentityKeeper, type KeeperParts, type Possession } from './renewal/rotator.ts'
+import { type CurrentIdentity, Rotator, type RotatorParts } from './renewal/rotator.ts'
 import { type Dial, dialer } from './tunnel/dial.ts'
 import { Tunnel } from './tunnel/tunnel.ts'
 
 /** Everything outside the runner; tests bring their own. */
-export interface World {
+export interface System {
   readonly env: NodeJS.ProcessEnv
-  readonly time: Time
+  readonly clocks: Clocks
+  /** In [0, 1). */
   readonly random: () => number
   /** Takes the log, a line at a time with its line end. */
   readonly write: (line: string) => void
@@ -42,27 +44,27 @@ export interface AgentEvents {
 
 type BootState = 'liveness' | 'config' | 'secrets' | 'enroll' | 'connect' | 'ready'
 
-/** How long a token file that is missing or empty at boot is waited for. */
+/** How long a token file that is missing or empty at boot is waited for, in milliseconds. */
 const TOKEN_FILE_GRACE = 10_000
 const TOKEN_FILE_RETRY = milliseconds(250)
 const ISSUE_ANOTHER = 'a provisioned certificate that cannot be renewed must be issued anew'
 
 export class Agent {
-  readonly #world: World
+  readonly #system: System
   readonly #flags: Flags
   readonly #events: AgentEvents
   readonly #stop = new AbortController()
-  readonly #ended = Promise.withResolvers<Ending>()
+  readonly #ended = Promise.withResolvers<Exit>()
   #health: Health | null = null
-  #keeper: IdentityKeeper | null = null
+  #rotator: Rotator | null = null
   #tunnel: Tunnel | null = null
   #watch: ProvisionedWatch | null = null
-  #keeperDone: Promise<unknown> | undefined
+  #rotatorDone: Promise<unknown> | undefined
   #secrets: Secrets = new Map()
   #log: Log
 
-  constructor(world: World, flags: Flags, events: AgentEvents) {
-    this.#world = world
+  constructor(system: System, flags: Flags, events: AgentEvents) {
+    this.#system = system
     this.#flags = flags
     this.#events = events
     this.#log = this.#logAs('')
@@ -70,7 +72,7 @@ export class Agent {
 
   /** The identity, while its certificate lives. */
   get identity(): Identity | null {
-    return this.#keeper?.live ?? null
+    return this.#rotator?.live ?? null
   }
 
   /** Empty until the tenant is known to be the declared one. */
@@ -84,61 +86,62 @@ export class Agent {
   }
 
   /** Runs to the end; never rejects but for a bug. */
-  async run(): Promise<Ending> {
-    const end = await Promise.race([this.#boot().then((early) => early ?? this.#ended.promise), this.#ended.promise])
-    for (const message of end.messages) this.#log('error', message, { exitCode: end.exitCode })
+  async run(): Promise<Exit> {
+    const exit = await Promise.race([this.#boot().then((early) => early ?? this.#ended.promise), this.#ended.promise])
+    for (const message of exit.messages) this.#log('error', message, { exitCode: exit.exitCode })
     this.#stop.abort()
     this.#watch?.stop()
-    this.#keeper?.stop()
-    await Promise.all([this.#tunnel?.stop(), this.#health?.close(), this.#keeperDone])
-    if (end.exitCode === EXIT.stopped) this.#log('info', 'stopped')
-    return end
+    this.#rotator?.stop()
+    await Promise.all([this.#tunnel?.stop(), this.#health?.close(), this.#rotatorDone])
+    if (exit.exitCode === EXIT.stopped) this.#log('info', 'stopped')
+    return exit
   }
 
+  /** Has `run` come to its end. */
   stop(): void {
     this.#stop.abort()
-    this.#ended.resolve(ending(EXIT.stopped))
+    this.#ended.resolve(exitWith(EXIT.stopped))
   }
 
-  /** The ending where the boot got no further. */
-  async #boot(): Promise<Ending | null> {
-    const world = this.#world
-    const settings = new Settings(world.env)
-    this.#log = this.#logAs(readInstanceId(new Settings(world.env)))
-    await this.#serveHealth(settings)
+  /** The exit where the boot got no further. */
+  async #boot(): Promise<Exit | null> {
+    const system = this.#system
+    const settings = new Settings(system.env)
+    this.#log = this.#logAs(readInstanceId(new Settings(system.env)))
+    await this.#openHealth(settings)
     this.#enter('config')
-    const config = readConfig(world.env, settings, this.#flags, world.certificates)
-    const store = this.#openStore(config)
-    const possessed = possess(config, store, this.#log, world)
+    const config = readConfig(system.env, settings, this.#flags, system.certificates)
+    const store = config.provisioned === null ? openStore(config.identityDir, this.#log) : null
+    const loaded = identityAtBoot(config, store, this.#log, system.clocks.now(), system.random())
+    const current = loaded.ok ? loaded.value : null
     const { mistakes: usage = [] } = this.#flags
-    const mistakes = [...usage, ...settings.mistakes, ...('faults' in possessed ? possessed.faults : [])]
-    const possession = 'faults' in possessed ? null : possessed.possession
-    if (possession === null && config.provisioned === null) {
+    const mistakes = [...usage, ...settings.mistakes, ...(loaded.ok ? [] : loaded.error)]
+    if (current === null && config.provisioned === null) {
       const missing = await this.#missingEvidence(config, mistakes.length === 0)
       if (missing !== null) mistakes.push(missing)
     }
-    const objection = possession === null ? null : objectionTo(config, possession.identity)
-    if (objection !== null) mistakes.push(objection)
-    if (mistakes.length > 0) return ending(EXIT.config, ...mistakes)
+    const mismatch = current === null ? null : mismatchOf(config, current.identity)
+    if (mismatch !== null) mistakes.push(mismatch)
+    if (mistakes.length > 0) return exitWith(EXIT.config, ...mistakes)
 
     this.#enter('secrets')
     const secrets = await this.#readSecrets(config)
-    if ('exitCode' in secrets) return secrets
+    if (!secrets.ok) return secrets.error
 
     this.#enter('enroll')
     if (this.#stop.signal.aborted) return null
-    const post = world.post ?? poster(config.network)
-    await this.#enroll(config, post, store, possession)
+    const post = system.post ?? poster(config.network)
+    await this.#startRotator(config, post, store, current)
     // What came in the meantime was kept; a runner that was told to stop does not connect any more.
     if (this.#stop.signal.aborted) return null
-    this.#secrets = secrets
+    this.#secrets = secrets.value
 
     this.#enter('connect')
-    await this.#connect(config, post)
+    await this.#startTunnel(config, post)
     return null
   }
 
-  async #serveHealth(settings: Settings): Promise<void> {
+  async #openHealth(settings: Settings): Promise<void> {
     const port = settings.port('RUNNER_HEALTH_PORT')
     if (port !== null) {
       try {
@@ -150,90 +153,86 @@ export class Agent {
     this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
   }
 
-  /** What is in a folder that cannot be written to is used all the same, and what follows it is not kept. */
-  #openStore({ identityDir, provisioned }: Config): IdentityDir | null {
-    if (identityDir === null || provisioned !== null) return null
-    try {
-      const store = IdentityDir.open(identityDir)
-      if (store.unwritable !== null) this.#log('warn', NOT_PERSISTED, { cause: causeOf(store.unwritable) })
-      return store
-    } catch (error) {
-      this.#log('warn', NOT_PERSISTED, { cause: causeOf(error) })
-      return null
-    }
-  }
-
   /** A token file may come a moment after the container. */
   async #missingEvidence({ evidence }: Config, patient: boolean): Promise<string | null> {
     if (evidence.source === null) return evidence.mistake
-    const { time } = this.#world
+    const { clocks } = this.#system
     for (let waited = 0; ; waited += TOKEN_FILE_RETRY) {
-      const mistake = tokenFileMistake(evidence.source, time.now().wall)
+      const mistake = tokenFileMistake(evidence.source, clocks.now().wall)
       if (mistake === null || this.#stop.signal.aborted || !patient || waited >= TOKEN_FILE_GRACE) return mistake
-      await time.sleep(TOKEN_FILE_RETRY, this.#stop.signal)
+      await clocks.sleep(TOKEN_FILE_RETRY, this.#stop.signal)
     }
   }
 
-  async #readSecrets({ secretsDir, tenant }: Config): Promise<Secrets | Ending> {
-    if (secretsDir === null || tenant === null) return new Map()
+  async #readSecrets({ secretsDir, tenant }: Config): Promise<Result<Secrets, Exit>> {
+    if (secretsDir === null || tenant === null) return ok(new Map())
     try {
-      return await readSecrets(secretsDir, tenant)
+      return ok(await readSecrets(secretsDir, tenant))
     } catch (error) {
-      return ending(EXIT.config, `RUNNER_SECRETS_DIR cannot be read: ${causeOf(error)}`)
+      return err(exitWith(EXIT.config, `RUNNER_SECRETS_DIR cannot be read: ${causeOf(error)}`))
     }
   }
 
   /** Resolves with the first identity that may be used. */
-  #enroll(config: Config, post: Post, store: IdentityDir | null, possession: Possession | null): Promise<void> {
-    const { time, random } = this.#world
+  #startRotator(
+    config: Config,
+    post: Post,
+    store: IdentityStore | null,
+    current: CurrentIdentity | null,
+  ): Promise<void> {
+    const { clocks, random } = this.#system
     const log = this.#log
+    const clock: Clock = () => clocks.now().wall
+    const { enrollUrl, evidence, instanceId, provisioned } = config
     return new Promise((resolve) => {
-      const parts: KeeperParts = {
-        policy: policyOf(config, () => time.now().wall),
-        evidence: config.evidence,
-        door:
-          config.enrollUrl === null ? null : openDoor(config.enrollUrl, post, () => time.now().wall, config.instanceId),
+      const parts: RotatorParts = {
+        policy: policyOf(config, clock),
+        evidence,
+        client: enrollUrl === null ? null : enrollClient(enrollUrl, post, clock, instanceId),
         store,
-        time,
+        clocks,
         random,
         log,
-        objection: (identity) => objectionTo(config, identity),
+        mismatch: (identity) => mismatchOf(config, identity),
         onIdentity: (identity, how) => {
           this.#events.onIdentity(identity, how)
           this.#tunnel?.wake()
           resolve()
         },
       }
-      if (parts.policy.renews === false && config.provisioned === null) {
+      if (!config.renews && provisioned === null) {
         log('warn', 'RUNNER_CERT_RENEWAL=off: this runner ends when its certificate does')
       }
-      const keeper = new IdentityKeeper(parts, possession)
-      this.#keeper = keeper
-      if (config.provisioned !== null) this.#watch = new ProvisionedWatch(config, keeper, this.#world, log)
-      const end = (told: Ending): void => {
-        const unrenewed = config.provisioned !== null && told.exitCode === EXIT.lost
-        this.#ended.resolve(unrenewed ? ending(told.exitCode, ...told.messages, ISSUE_ANOTHER) : told)
+      const rotator = new Rotator(parts, current)
+      this.#rotator = rotator
+      if (provisioned !== null) {
+        const { renews } = config
+        this.#watch = new ProvisionedWatch({ source: provisioned, declared: config, renews, rotator, clocks, log })
       }
-      this.#keeperDone = keeper.run().then(end, this.#ended.reject)
+      const end = (exit: Exit): void => {
+        const unrenewed = provisioned !== null && exit.exitCode === EXIT.lost
+        this.#ended.resolve(unrenewed ? exitWith(exit.exitCode, ...exit.messages, ISSUE_ANOTHER) : exit)
+      }
+      this.#rotatorDone = rotator.run().then(end, this.#ended.reject)
       this.#watch?.run()
     })
   }
 
   /** Resolves when the tunnel is open for the first time. */
-  #connect(config: Config, post: Post): Promise<void> {
-    const { time, random } = this.#world
-    const dial = this.#world.dial ?? dialer(config.tunnelUrl, config.network, post, config.instanceId)
+  #startTunnel(config: Config, post: Post): Promise<void> {
+    const { clocks, random } = this.#system
+    const dial = this.#system.dial ?? dialer(config.tunnelUrl, config.network, post, config.instanceId)
     return new Promise((resolve) => {
       const tunnel = new Tunnel({
         dial,
-        time,
+        clocks,
         random,
         log: this.#log,
         identity: () => {
           this.#watch?.refresh()
-          return this.#keeper?.live ?? null
+          return this.#rotator?.live ?? null
         },
-        onDoubt: () => this.#keeper?.renewNow(),
+        onRejected: () => this.#rotator?.renewNow(),
         onChange: (open) => {
           if (this.#stop.signal.aborted) return
           if (!open) return this.#log('warn', 'not ready: no open tunnel')
@@ -256,7 +255,7 @@ export class Agent {
   }
 
   #logAs(instanceId: string): Log {
-    return jsonLog(this.#world.write, instanceId, () => this.#world.time.now().wall)
+    return jsonLog(this.#system.write, instanceId, () => this.#system.clocks.now().wall)
   }
 }
 

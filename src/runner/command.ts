@@ -1,4 +1,4 @@
-// `muster runner`: the runner as a process. Signals, exit code, help.
+// Runs `muster runner`: the runner as a process, with its signals, exit code and help.
 
 import { readArguments } from './environment/arguments.ts'
 import { Runner, type RunnerOptions } from './index.ts'
@@ -10,17 +10,17 @@ export async function runRunner(args: readonly string[]): Promise<void> {
   else await run(read)
 }
 
-/** How long the last lines may take to leave, in milliseconds. */
-const FLUSH = 500
+/** How long the last log lines may take to leave, in milliseconds. */
+const FLUSH_TIMEOUT = 500
 
 async function run(options: RunnerOptions): Promise<void> {
   const runner = new Runner({ ...options, log: (line) => process.stdout.write(line) })
-  let told = false
+  let signalled = false
   // As the first process of a container it has no default action for signals.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
-      if (told) process.exit(128 + (signal === 'SIGTERM' ? 15 : 2))
-      told = true
+      if (signalled) process.exit(128 + (signal === 'SIGTERM' ? 15 : 2))
+      signalled = true
       runner.stop().catch(() => {})
     })
   }
@@ -30,7 +30,7 @@ async function run(options: RunnerOptions): Promise<void> {
   runner.start().catch(() => {})
   const code = await runner.ended()
   // A credential process or an endpoint that never answers would keep the process; a reader that stalls would too.
-  setTimeout(() => process.exit(code), FLUSH)
+  setTimeout(() => process.exit(code), FLUSH_TIMEOUT)
   process.stdout.write('', () => process.exit(code))
 }
 

@@ -15,14 +15,10 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
-/** An end, and what to log of it at level error, a line each. */
-export interface Ending {
+export interface Exit {
   readonly exitCode: ExitCode
+  /** What to log of it at level error, a line each. */
   readonly messages: readonly string[]
 }
 
-export const ending = (exitCode: ExitCode, ...messages: string[]): Ending => ({ exitCode, messages })
-
-export const EXPIRED = 'identity expired beyond the renewal grace window — runner needs re-enrollment'
-export const NOT_PERSISTED = 'could not persist identity — next boot will re-enroll from scratch'
-export const FOREIGN = 'persisted identity was written for another identity dir — ignoring'
+export const exitWith = (exitCode: ExitCode, ...messages: string[]): Exit => ({ exitCode, messages })

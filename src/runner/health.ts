@@ -1,4 +1,4 @@
-// The health server: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
+// Serves the health checks: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
 
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

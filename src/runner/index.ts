@@ -1,25 +1,19 @@
-// `muster/runner`: a runner as a library. Starts, stops, and gives the identity of the moment to the service around it.
+// `muster/runner`: a runner as a library. Starts and stops it, and gives its current identity to the service around it.
 
 import { EventEmitter } from 'node:events'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { rfc3339 } from '../protocol/time.ts'
 import { Agent } from './agent.ts'
-import { type Ending, EXIT, type ExitCode } from './exit.ts'
+import type { Flags } from './environment/arguments.ts'
+import { systemClocks } from './environment/clock.ts'
+import { EXIT, type Exit, type ExitCode } from './exit.ts'
 import type { Identity } from './identity/identity.ts'
 import { keyPem } from './identity/keys.ts'
-import { systemTime } from './renewal/clock.ts'
 
-export interface RunnerOptions {
+/** The arguments of `muster runner`, and what the library needs besides. */
+export interface RunnerOptions extends Flags {
   /** The variables of `muster runner`; default: those of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** `--token-file`. */
-  readonly tokenFile?: string
-  /** `--runner-id`. */
-  readonly runnerId?: string
-  /** `--mount`, each `SRC[:DST]`. */
-  readonly mounts?: readonly string[]
-  /** What is wrong with the arguments that these options were read from: told with every other mistake. */
-  readonly mistakes?: readonly string[]
   /** Takes each log line, JSON with a line end; default: nothing is logged. */
   readonly log?: (line: string) => void
 }
@@ -43,7 +37,7 @@ export class RunnerError extends Error {
   override readonly name = 'RunnerError'
   readonly exitCode: ExitCode
 
-  constructor({ exitCode, messages }: Ending) {
+  constructor({ exitCode, messages }: Exit) {
     super(messages.join('; ') || 'the runner was stopped')
     this.exitCode = exitCode
   }
@@ -60,19 +54,13 @@ export interface RunnerEvents {
 
 export class Runner extends EventEmitter<RunnerEvents> {
   readonly #agent: Agent
-  #done: Promise<Ending> | null = null
+  #done: Promise<Exit> | null = null
   #context: { readonly identity: Identity; readonly context: SecureContext } | null = null
 
-  constructor({ env = process.env, tokenFile, runnerId, mounts, mistakes, log }: RunnerOptions = {}) {
+  constructor({ env = process.env, log, ...flags }: RunnerOptions = {}) {
     super()
-    const flags = {
-      ...(tokenFile !== undefined && { tokenFile }),
-      ...(runnerId !== undefined && { runnerId }),
-      ...(mounts !== undefined && { mounts }),
-      ...(mistakes !== undefined && { mistakes }),
-    }
-    const world = { env: { ...env }, time: systemTime, random: Math.random, write: log ?? (() => {}) }
-    this.#agent = new Agent(world, flags, {
+    const system = { env: { ...env }, clocks: systemClocks, random: Math.random, write: log ?? (() => {}) }
+    this.#agent = new Agent(system, flags, {
       onIdentity: (identity, how) => how === 'renewed' && this.emit('renewed', describe(identity)),
       onReady: () => this.emit('ready'),
     })
@@ -89,9 +77,9 @@ export class Runner extends EventEmitter<RunnerEvents> {
         ready = true
         resolve()
       })
-      done.then((end) => {
-        if (!ready) reject(new RunnerError(end))
-        else if (end.exitCode !== EXIT.stopped) this.emit('lost', new RunnerError(end))
+      done.then((exit) => {
+        if (!ready) reject(new RunnerError(exit))
+        else if (exit.exitCode !== EXIT.stopped) this.emit('lost', new RunnerError(exit))
       }, reject)
     })
   }

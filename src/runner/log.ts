@@ -1,5 +1,5 @@
-// Log lines: one JSON object each, `level` and `message` first. Nothing here decides what may be logged; callers never
-// pass evidence or keys.
+// Writes log lines: one JSON object each, `level` and `message` first. Nothing here decides what may be logged; callers
+// never pass evidence or keys.
 
 import { isLabel } from '../protocol/labels.ts'
 import { type Clock, rfc3339, toEpochSeconds } from '../protocol/time.ts'
@@ -20,12 +20,12 @@ export function jsonLog(write: (line: string) => void, instanceId: string, clock
 /** The system's own words: code, call and path. */
 export const causeOf = (error: unknown): string => (error instanceof Error ? error.message : 'unknown')
 
-const TOLD_CHARACTERS = 300
+const TEXT_CHARACTERS = 300
 
 /** A text that another machine sent: short, and what would spoil a line on a screen escaped. */
-export function told(text: unknown): string | undefined {
+export function sanitized(text: unknown): string | undefined {
   if (typeof text !== 'string') return undefined
-  return [...text.slice(0, TOLD_CHARACTERS)].map((c) => (isLabel(c) ? c : escaped(c))).join('')
+  return [...text.slice(0, TEXT_CHARACTERS)].map((c) => (isLabel(c) ? c : escaped(c))).join('')
 }
 
 const escaped = (character: string): string => `\\u{${character.codePointAt(0)?.toString(16)}}`

@@ -7,12 +7,13 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { ok } from '../../src/protocol/result.ts'
 import { epochMilliseconds } from '../../src/protocol/time.ts'
 import { readArguments } from '../../src/runner/environment/arguments.ts'
 import { mountMistakes } from '../../src/runner/environment/mounts.ts'
 import { pemSource } from '../../src/runner/environment/pem-input.ts'
 import { Settings } from '../../src/runner/environment/settings.ts'
-import { fileToken } from '../../src/runner/evidence/token-source.ts'
+import { fileToken } from '../../src/runner/evidence/token.ts'
 import { readKey } from '../../src/runner/identity/keys.ts'
 import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
 import { Harness, kubernetesToken, MINUTE, SECOND, scratchDir } from './harness.ts'
@@ -33,11 +34,11 @@ beforeEach(() => {
 async function mistakesOf(env: NodeJS.ProcessEnv, flags = {}, certificates?: string): Promise<readonly string[]> {
   const harness = new Harness(plane, env, flags, certificates)
   await harness.settle()
-  if (harness.ending === null) await harness.stop()
+  if (harness.exit === null) await harness.stop()
   else {
-    expect(harness.ending.exitCode).toBe(78)
-    expect(harness.messages('error')).toEqual(harness.ending.messages)
-    return harness.ending.messages
+    expect(harness.exit.exitCode).toBe(78)
+    expect(harness.messages('error')).toEqual(harness.exit.messages)
+    return harness.exit.messages
   }
   return []
 }
@@ -110,9 +111,9 @@ describe('messages, word for word', () => {
       if (content !== null) writeFileSync(path, content)
       const harness = new Harness(plane, env)
       await harness.pass(9 * SECOND)
-      expect(harness.ending).toBeNull()
+      expect(harness.exit).toBeNull()
       await harness.pass(2 * SECOND)
-      expect(harness.ending).toEqual({
+      expect(harness.exit).toEqual({
         exitCode: 78,
         messages: [`RUNNER_ATTESTATION_MODE=${mode}: ${message}`],
       })
@@ -127,7 +128,7 @@ describe('messages, word for word', () => {
   ])('name the default path of %s', async (mode, path) => {
     const harness = new Harness(plane, { RUNNER_ATTESTATION_MODE: mode })
     await harness.pass(11 * SECOND)
-    expect(harness.ending?.messages[0]).toContain(` at ${path} `)
+    expect(harness.exit?.messages[0]).toContain(` at ${path} `)
   })
 
   test('a token file that appears within ten seconds is taken', async () => {
@@ -151,7 +152,7 @@ describe('messages, word for word', () => {
     await harness.pass(MINUTE)
     plane.respond = () => undefined
     expect(plane.enrolls.map(({ body }) => body.attestation.mode)).toEqual(Array(3).fill('runner-token'))
-    expect(harness.ending?.exitCode).toBe(77)
+    expect(harness.exit?.exitCode).toBe(77)
   })
 
   test('a file without a mode is asked anew at each use', async () => {
@@ -230,13 +231,13 @@ describe('the token source', () => {
     const path = join(scratchDir(), 'token')
     writeFileSync(path, expiring(10))
     const source = fileToken(path)
-    expect(source(later(0))).toEqual({ token: expiring(10) })
+    expect(source(later(0))).toEqual(ok(expiring(10)))
     rmSync(path)
-    expect(source(later(9))).toEqual({ token: expiring(10) })
-    expect(source(later(11))).toMatchObject({ fault: 'absent' })
+    expect(source(later(9))).toEqual(ok(expiring(10)))
+    expect(source(later(11))).toMatchObject({ error: { kind: 'absent' } })
     writeFileSync(path, '')
-    expect(source(later(9))).toEqual({ token: expiring(10) })
-    expect(source(later(11))).toMatchObject({ fault: 'empty' })
+    expect(source(later(9))).toEqual(ok(expiring(10)))
+    expect(source(later(11))).toMatchObject({ error: { kind: 'empty' } })
   })
 
   test.each([
@@ -262,9 +263,9 @@ describe('the token source', () => {
     }
     rotate(expiring(10, 1))
     const source = fileToken(join(folder, 'volume', 'token'))
-    expect(source(later(0))).toEqual({ token: expiring(10, 1) })
+    expect(source(later(0))).toEqual(ok(expiring(10, 1)))
     rotate(expiring(10, 2))
-    expect(source(later(0))).toEqual({ token: expiring(10, 2) })
+    expect(source(later(0))).toEqual(ok(expiring(10, 2)))
   })
 
   test('takes no pipe, no folder and nothing larger than a token', () => {
@@ -272,7 +273,7 @@ describe('the token source', () => {
     execFileSync('mkfifo', [join(folder, 'pipe')])
     writeFileSync(join(folder, 'large'), 'x'.repeat(10_000))
     for (const name of ['pipe', 'large', '.']) {
-      expect(fileToken(join(folder, name))(later(0))).toMatchObject({ fault: 'absent' })
+      expect(fileToken(join(folder, name))(later(0))).toMatchObject({ error: { kind: 'absent' } })
     }
   })
 })
@@ -353,7 +354,7 @@ describe('--mount', () => {
         certificates,
       )
       await harness.settle()
-      expect(harness.ending?.messages.join()).toContain(`--mount ${JSON.stringify(join(at, mount))} is refused`)
+      expect(harness.exit?.messages.join()).toContain(`--mount ${JSON.stringify(join(at, mount))} is refused`)
     })
 
     test('and not what lies beside a CA', async () => {
@@ -394,17 +395,17 @@ describe('accidents of env files', () => {
   test.each(pems)('$file: $expect', ({ file, expect: expected }) => {
     const value = envOf(file).RUNNER_KEY_PEM ?? ''
     const reading = pemSource('RUNNER_KEY_PEM', value)()
-    if ('pem' in reading) {
+    if (reading.ok) {
       expect(expected).toContain('accept')
-      expect(readKey(reading.pem)).not.toBeNull()
+      expect(readKey(reading.value)).not.toBeNull()
     } else {
       expect(expected).toContain('refuse')
-      expect(reading.fault).toContain('RUNNER_KEY_PEM')
-      expect(reading.fault).not.toMatch(/MIGH|LS0t/)
+      expect(reading.error).toContain('RUNNER_KEY_PEM')
+      expect(reading.error).not.toMatch(/MIGH|LS0t/)
     }
   })
   test('at least the literal line ends are read', () => {
-    expect(pemSource('X', envOf('pem-literal-backslash-n.env').RUNNER_KEY_PEM ?? '')()).toHaveProperty('pem')
+    expect(pemSource('X', envOf('pem-literal-backslash-n.env').RUNNER_KEY_PEM ?? '')()).toHaveProperty('ok', true)
   })
 
   const others = cases.filter(({ file }) => !file.startsWith('pem-') && !file.startsWith('token-'))

@@ -5,15 +5,16 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
+import { ok } from '../../src/protocol/result.ts'
 import { epochMilliseconds, type Milliseconds, milliseconds } from '../../src/protocol/time.ts'
 import { Agent } from '../../src/runner/agent.ts'
-import type { Flags } from '../../src/runner/config.ts'
-import type { Ending } from '../../src/runner/exit.ts'
+import type { Flags } from '../../src/runner/environment/arguments.ts'
+import type { ClockReading, Clocks } from '../../src/runner/environment/clock.ts'
+import type { Exit } from '../../src/runner/exit.ts'
 import type { Identity } from '../../src/runner/identity/identity.ts'
-import type { HttpAnswer } from '../../src/runner/net/http.ts'
-import type { Moment, Time } from '../../src/runner/renewal/clock.ts'
+import { type HttpAnswer, type RequestResult, requestFailed } from '../../src/runner/net/http.ts'
 import type { Dial } from '../../src/runner/tunnel/dial.ts'
-import type { Link } from '../../src/runner/tunnel/socket.ts'
+import type { TunnelSocket } from '../../src/runner/tunnel/socket.ts'
 import type { FakeControlPlane } from '../fakes/control-plane.ts'
 
 export const SECOND = 1000
@@ -21,19 +22,22 @@ export const MINUTE = 60 * SECOND
 export const HOUR = 60 * MINUTE
 
 /** Two clocks that stand still until `pass`. */
-export class FakeTime implements Time {
+export class FakeClocks implements Clocks {
   // Times on the wire have whole seconds.
   wall = Math.floor(Date.now() / SECOND) * SECOND
-  steady = 0
+  monotonic = 0
   readonly #sleepers = new Set<{ readonly until: number; readonly wake: () => void }>()
 
-  readonly now = (): Moment => ({ wall: epochMilliseconds(this.wall), steady: milliseconds(this.steady) })
+  readonly now = (): ClockReading => ({
+    wall: epochMilliseconds(this.wall),
+    monotonic: milliseconds(this.monotonic),
+  })
 
   readonly sleep = (duration: Milliseconds, signal: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
       if (signal.aborted) return resolve()
       this.longest = Math.max(this.longest, duration)
-      const sleeper = { until: this.steady + Math.max(1, duration), wake: resolve }
+      const sleeper = { until: this.monotonic + Math.max(1, duration), wake: resolve }
       this.#sleepers.add(sleeper)
       signal.addEventListener('abort', () => {
         this.#sleepers.delete(sleeper)
@@ -52,8 +56,8 @@ export class FakeTime implements Time {
   step(limit: number): boolean {
     const [first] = [...this.#sleepers].sort((a, b) => a.until - b.until)
     if (first === undefined || first.until > limit) return false
-    const passed = Math.max(0, first.until - this.steady)
-    this.steady += passed
+    const passed = Math.max(0, first.until - this.monotonic)
+    this.monotonic += passed
     this.wall += passed
     this.#sleepers.delete(first)
     first.wake()
@@ -67,7 +71,7 @@ export interface Line {
   readonly [field: string]: unknown
 }
 
-export class FakeLink implements Link {
+export class FakeSocket implements TunnelSocket {
   readonly identity: Identity
   readonly closed: Promise<number>
   onDrain: () => void = () => {}
@@ -93,19 +97,19 @@ export class FakeLink implements Link {
 }
 
 export class Harness {
-  readonly time = new FakeTime()
+  readonly clocks = new FakeClocks()
   readonly lines: Line[] = []
   readonly text: string[] = []
-  readonly links: FakeLink[] = []
+  readonly sockets: FakeSocket[] = []
   readonly announced: string[] = []
   /** Refuses, or fails, the next dials. */
   readonly dials: Awaited<ReturnType<Dial>>[] = []
   /** Called at each dial, before it is answered. */
   dialing: () => void | Promise<void> = () => {}
   readonly agent: Agent
-  readonly done: Promise<Ending>
+  readonly done: Promise<Exit>
   random = 0.5
-  ending: Ending | null = null
+  exit: Exit | null = null
   /** Attempts that were sent and not answered. */
   #busy = 0
   #dialing = 0
@@ -115,10 +119,10 @@ export class Harness {
 
   constructor(plane: FakeControlPlane, env: NodeJS.ProcessEnv, flags: Flags = {}, certificates = '/nonexistent/certs') {
     this.#plane = plane
-    plane.issuing.clock = () => this.time.wall
-    const world = {
+    plane.issuing.clock = () => this.clocks.wall
+    const system = {
       env: { RUNNER_ENROLL_URL: 'https://muster.test', ...env },
-      time: this.time,
+      clocks: this.clocks,
       random: () => this.random,
       write: (line: string) => {
         this.text.push(line)
@@ -128,28 +132,32 @@ export class Harness {
       dial: this.#dial,
       certificates,
     }
-    this.agent = new Agent(world, flags, {
+    this.agent = new Agent(system, flags, {
       onIdentity: (_identity, how) => this.announced.push(how),
       onReady: () => this.announced.push('ready'),
     })
     this.done = this.agent.run()
-    this.done.then((end) => {
-      this.ending = end
+    this.done.then((exit) => {
+      this.exit = exit
     })
   }
 
-  readonly #post = async (url: URL, body: string, signal: AbortSignal): Promise<HttpAnswer> => {
+  readonly #post = async (url: URL, body: string, signal: AbortSignal): Promise<RequestResult<HttpAnswer>> => {
     this.#busy += 1
     try {
       const request = { path: url.pathname, headers: {}, text: body, body: JSON.parse(body) }
       const answer = await Promise.race([this.#plane.answer(request, undefined as never), aborted(signal)])
-      if (answer === 'taken') throw new Error('no answer within 10 s')
+      if (answer === 'taken') return requestFailed('no answer within 10 s')
+      if (answer === 'stopped') return requestFailed('stopped')
       const headers = new Headers({ 'content-type': 'application/json', ...answer.headers })
-      return {
+      return ok({
         status: answer.status,
         body: new TextEncoder().encode(answer.body),
         header: (name) => headers.get(name) ?? undefined,
-      }
+      })
+    } catch (error) {
+      // The fake cannot issue past the end of its CA: then it gives no answer.
+      return requestFailed(String(error))
     } finally {
       this.#busy -= 1
     }
@@ -163,9 +171,9 @@ export class Harness {
     await turn()
     const told = this.dials.shift()
     if (told !== undefined) return told
-    const link = new FakeLink(identity)
-    this.links.push(link)
-    return { type: 'open', link }
+    const socket = new FakeSocket(identity)
+    this.sockets.push(socket)
+    return ok(socket)
   }
 
   get dialed(): number {
@@ -178,12 +186,12 @@ export class Harness {
     for (let quiet = 0; quiet < 3; ) {
       if (performance.now() > limit) throw new Error(`it never came to rest:\n${this.text.join('')}`)
       await turn()
-      const resting = this.ending !== null || (this.#busy === 0 && this.time.asleep + this.#pending >= this.#loops)
+      const resting = this.exit !== null || (this.#busy === 0 && this.clocks.asleep + this.#pending >= this.#loops)
       quiet = resting ? quiet + 1 : 0
     }
   }
 
-  /** Who sleeps when nothing happens: the keeper or the wait for a token, the tunnel, the watch of a certificate. */
+  /** Who sleeps when nothing happens: the rotator or the wait for a token, the tunnel, the watch of a certificate. */
   get #loops(): number {
     const reached = (state: string) => this.lines.some((line) => line.state === state)
     const provisioned = this.lines.some(({ message }) => message === 'using provisioned cert')
@@ -192,32 +200,32 @@ export class Harness {
 
   /** Time passes, on both clocks. */
   async pass(duration: number): Promise<void> {
-    const until = this.time.steady + duration
+    const until = this.clocks.monotonic + duration
     do await this.settle()
-    while (this.ending === null && this.time.step(until))
-    const rest = until - this.time.steady
+    while (this.exit === null && this.clocks.step(until))
+    const rest = until - this.clocks.monotonic
     if (rest <= 0) return
-    this.time.steady += rest
-    this.time.wall += rest
+    this.clocks.monotonic += rest
+    this.clocks.wall += rest
   }
 
-  /** The machine sleeps: the wall clock goes on, the steady one stands still. */
+  /** The machine sleeps: the wall clock goes on, the monotonic one stands still. */
   suspend(duration: number): void {
-    this.time.wall += duration
+    this.clocks.wall += duration
   }
 
   messages(level?: string): string[] {
     return this.lines.filter((line) => level === undefined || line.level === level).map(({ message }) => message)
   }
 
-  async stop(): Promise<Ending> {
+  async stop(): Promise<Exit> {
     this.agent.stop()
     return this.done
   }
 }
 
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('stopped'))))
+const aborted = (signal: AbortSignal): Promise<'stopped'> =>
+  new Promise((resolve) => signal.addEventListener('abort', () => resolve('stopped')))
 
 export const scratchDir = (): string => mkdtempSync(join(tmpdir(), 'muster-runner-'))
 

@@ -1,7 +1,18 @@
 // The arguments of `muster runner`. Wrong ones are mistakes of configuration like any other, told with the others.
 
 import { parseArgs } from 'node:util'
-import type { RunnerOptions } from '../index.ts'
+
+/** What the arguments say; the library takes the same as options. */
+export interface Flags {
+  /** `--token-file`. */
+  readonly tokenFile?: string
+  /** `--runner-id`. */
+  readonly runnerId?: string
+  /** `--mount`, each `SRC[:DST]`. */
+  readonly mounts?: readonly string[]
+  /** What is wrong with the arguments themselves: told with every other mistake. */
+  readonly mistakes?: readonly string[]
+}
 
 /** Read without the library that the other commands use: an agent's memory is counted on every machine. */
 const OPTIONS = {
@@ -21,7 +32,7 @@ const OPTIONS = {
 type Name = keyof typeof OPTIONS
 
 /** A mistake quotes no value: it may be a token. */
-export function readArguments(given: readonly string[]): RunnerOptions | 'help' {
+export function readArguments(given: readonly string[]): Flags | 'help' {
   const mistakes: string[] = []
   const values: { readonly name: Name; readonly value: string }[] = []
   const args = [...given]

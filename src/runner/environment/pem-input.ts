@@ -1,47 +1,70 @@
-// A PEM given by a variable: inline or as the path of a file, with the accidents that env files do to line ends.
+// A PEM that a variable gives, inline or as the path of a file, with the accidents that env files do to line ends.
 
-import { readBounded } from '../evidence/token-source.ts'
-import { isQuoted } from './settings.ts'
+import { X509Certificate } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import { readBounded } from './files.ts'
+import { isQuoted, type Settings } from './settings.ts'
 
-/** Reads it; a file is read anew each time. `fault` names the variable and quotes nothing. */
-export type PemSource = () => { readonly pem: string } | { readonly fault: string }
+/** Gives the text; a file is read anew each time. The error names the variable and quotes nothing. */
+export type PemSource = () => Result<string, string>
 
 const PEM_BYTES = 1024 * 1024
-const BEGIN = '-----BEGIN '
+/** Of one PEM text; the whole bundle of a system has 150 to 400. */
+export const MAX_CERTIFICATES = 1000
+
+/** The PEM of the variable `name`, else of the file at `path` where there is one, else null. */
+export function pemSetting(settings: Settings, name: string, path: string): PemSource | null {
+  const value = settings.raw(name)
+  if (value !== null) return pemSource(name, value)
+  return existsSync(path) ? pemFile(name, path) : null
+}
 
 export function pemSource(name: string, value: string): PemSource {
   const text = unquoted(value.trim())
-  if (text.includes(BEGIN)) return () => repaired(name, text)
+  if (holdsPem(text)) return () => repaired(name, text)
   const path = pemPath(value)
   if (path !== null) return pemFile(name, path)
-  return () => ({ fault: `${name} holds the base64 of a PEM: give the PEM itself, or the path of a file` })
+  return () => err(`${name} holds the base64 of a PEM: give the PEM itself, or the path of a file`)
 }
 
 /** The path that a value is read from; null where it is the PEM, or its base64, itself. */
 export function pemPath(value: string): string | null {
   const text = unquoted(value.trim())
   // Base64 of `-----BEGIN`.
-  return text.includes(BEGIN) || text.startsWith('LS0tLS1CRUdJTi') ? null : text
+  return holdsPem(text) || text.startsWith('LS0tLS1CRUdJTi') ? null : text
 }
 
-export function pemFile(name: string, path: string): PemSource {
+function pemFile(name: string, path: string): PemSource {
   return () => {
     try {
       const text = readBounded(path, PEM_BYTES)
-      return text.includes(BEGIN) ? repaired(name, text) : { fault: `${name}: there is no PEM in the file` }
+      return holdsPem(text) ? repaired(name, text) : err(`${name}: there is no PEM in the file`)
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? error.code : 'too large or not a file'
-      return { fault: `${name} is neither a PEM nor the path of a file that can be read (${code})` }
+      return err(`${name} is neither a PEM nor the path of a file that can be read (${code})`)
     }
   }
 }
 
+/** A PEM rather than a path. What is in it is for the reader of PEM to say. */
+const holdsPem = (text: string): boolean => text.includes('-----BEGIN ')
+
 /** Line ends written as `\n` can be read in only one way; doubly escaped ones and lost ones are the sender's fault. */
-function repaired(name: string, text: string): { readonly pem: string } | { readonly fault: string } {
-  if (text.includes('\\\\n')) return { fault: `${name} has line ends that were escaped twice (\\\\n)` }
+function repaired(name: string, text: string): Result<string, string> {
+  if (text.includes('\\\\n')) return err(`${name} has line ends that were escaped twice (\\\\n)`)
   const pem = text.replaceAll('\\r\\n', '\n').replaceAll('\\n', '\n').replaceAll('\r\n', '\n')
-  if (!pem.trim().includes('\n')) return { fault: `${name} has lost its line ends: a PEM has more than one line` }
-  return { pem: pem.endsWith('\n') ? pem : `${pem}\n` }
+  if (!pem.trim().includes('\n')) return err(`${name} has lost its line ends: a PEM has more than one line`)
+  return ok(pem.endsWith('\n') ? pem : `${pem}\n`)
 }
 
 const unquoted = (value: string): string => (isQuoted(value) ? value.slice(1, -1) : value)
+
+/** Each certificate (DER) as Node reads it; null where one is none. */
+export function readCertificates(ders: readonly Uint8Array[]): X509Certificate[] | null {
+  try {
+    return ders.map((der) => new X509Certificate(der))
+  } catch {
+    return null
+  }
+}

@@ -1,4 +1,5 @@
-// Evidence of `aws-sts`: a GetCallerIdentity request, signed in headers, that the control plane sends in our place.
+// Makes the evidence of `aws-sts`: a GetCallerIdentity request, signed in headers, that the control plane sends in our
+// place.
 
 import { AwsV4Signer } from 'aws4fetch'
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
@@ -114,7 +115,8 @@ async function within<T>(limit: Milliseconds, work: Promise<T>): Promise<T> {
 }
 
 /** Names of variables and whether they are set: enough to see which source was meant, and no value but an address. */
-function sourcesTried(env: NodeJS.ProcessEnv = process.env): string[] {
+function sourcesTried(): string[] {
+  const { env } = process
   const set = (name: string): string => `${name} ${env[name] ? 'set' : 'not set'}`
   const disabled = env.AWS_EC2_METADATA_DISABLED && env.AWS_EC2_METADATA_DISABLED !== 'false'
   const container = ['AWS_CONTAINER_CREDENTIALS_RELATIVE_URI', 'AWS_CONTAINER_CREDENTIALS_FULL_URI'].find((n) => env[n])

@@ -1,12 +1,13 @@
-// The evidence of an enrollment: which source the configuration names, and what it gives at each use.
+// Gathers the evidence of an enrollment: which source the configuration names, and what it gives at each use.
 
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
+import { isCompactJws } from '../../protocol/jws.ts'
 import { CONFIGURABLE_MODES, type ConfigurableMode, type KubernetesMode } from '../../protocol/modes.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
 import type { Settings } from '../environment/settings.ts'
 import type { Fields } from '../log.ts'
-import { fileToken, staticToken, type TokenSource } from './token-source.ts'
-import { describeToken, isCompactJws } from './unverified.ts'
+import { describeToken, fileToken, staticToken, type TokenSource } from './token.ts'
 
 export type EvidenceSource =
   | { readonly mode: 'bootstrap-token' | 'runner-token'; readonly token: TokenSource; readonly path: string | null }
@@ -94,48 +95,59 @@ const isKubernetes = (mode: ConfigurableMode): mode is KubernetesMode => mode in
 export function standsOnCluster(evidence: EvidenceConfig, now: EpochMilliseconds): boolean {
   if (evidence.mode !== null) return isKubernetes(evidence.mode)
   const reading = evidence.source.token(now)
-  return 'fault' in reading || modeOfToken(reading.token) === 'kubernetes'
+  return !reading.ok || modeOfToken(reading.value) === 'kubernetes'
 }
 
 /** What is wrong with the token file right now, as its message; null where there is nothing to wait for. */
 export function tokenFileMistake(source: EvidenceSource, now: EpochMilliseconds): string | null {
   if (source.mode === 'aws-sts' || source.path === null) return null
   const reading = source.token(now)
-  if (!('fault' in reading)) return null
+  if (reading.ok) return null
+  const { kind } = reading.error
   const setting = `RUNNER_ATTESTATION_MODE=${source.mode ?? 'kubernetes'}`
-  if (source.mode === 'gke-oidc' && reading.fault === 'absent') {
+  if (source.mode === 'gke-oidc' && kind === 'absent') {
     return `${setting}: failed to read projected KSA token at ${source.path} (is the Workload Identity token volume mounted?)`
   }
   if (source.mode === 'runner-token' || source.mode === 'bootstrap-token') {
-    return `${setting}: ${reading.fault === 'empty' ? `token at ${source.path} is empty` : `failed to read token at ${source.path}`}`
+    return `${setting}: ${kind === 'empty' ? `token at ${source.path} is empty` : `failed to read token at ${source.path}`}`
   }
-  return reading.fault === 'empty'
+  return kind === 'empty'
     ? `${setting}: projected token at ${source.path} is empty`
     : `${setting}: failed to read projected token at ${source.path} (is the token volume mounted?)`
 }
 
-/** The `attestation` object of a request, and what may be logged of it where it is refused. */
-export type Gathered =
-  | { readonly attestation: Readonly<Record<string, unknown>>; readonly described: Fields }
-  | { readonly unavailable: string }
-
-/** Gathers the evidence for one attempt; `nonce` is the one of the request's key. */
-export async function gatherEvidence(source: EvidenceSource, nonce: string, now: EpochMilliseconds): Promise<Gathered> {
-  if (source.mode === 'aws-sts') return gatherAws(source.region, nonce, now)
-  const reading = source.token(now)
-  if ('fault' in reading) return { unavailable: tokenFileMistake(source, now) ?? reading.cause }
-  const { token } = reading
-  const mode = source.mode ?? modeOfToken(token)
-  return { attestation: { mode, token }, described: isKubernetes(mode) ? describeToken(token) : {} }
+export interface Evidence {
+  /** The `attestation` object of a request. */
+  readonly attestation: Readonly<Record<string, unknown>>
+  /** What may be logged of it where it is refused. */
+  readonly described: Fields
 }
 
-async function gatherAws(region: string, nonce: string, now: EpochMilliseconds): Promise<Gathered> {
+/** The evidence for one attempt; `nonce` is the one of the request's key. The error says why there is none now. */
+export async function gatherEvidence(
+  source: EvidenceSource,
+  nonce: string,
+  now: EpochMilliseconds,
+): Promise<Result<Evidence, string>> {
+  if (source.mode === 'aws-sts') return signAwsRequest(source.region, nonce, now)
+  const reading = source.token(now)
+  if (!reading.ok) return err(tokenFileMistake(source, now) ?? reading.error.cause)
+  const token = reading.value
+  const mode = source.mode ?? modeOfToken(token)
+  return ok({ attestation: { mode, token }, described: isKubernetes(mode) ? describeToken(token) : {} })
+}
+
+async function signAwsRequest(
+  region: string,
+  nonce: string,
+  now: EpochMilliseconds,
+): Promise<Result<Evidence, string>> {
   // Loaded on use: the AWS SDK is most of the memory of a runner that has it.
   const { AwsEvidenceError, gatherAwsEvidence } = await import('./aws.ts')
   try {
-    return { attestation: { ...(await gatherAwsEvidence({ region, nonce, now })) }, described: { region } }
+    return ok({ attestation: { ...(await gatherAwsEvidence({ region, nonce, now })) }, described: { region } })
   } catch (error) {
-    if (error instanceof AwsEvidenceError) return { unavailable: error.message }
+    if (error instanceof AwsEvidenceError) return err(error.message)
     throw error
   }
 }

@@ -1,18 +1,27 @@
-// Where a token comes from: a variable, or a file that is read anew at every use. White space around it is trimmed once.
+// The runner's own token: where it comes from, and what a Kubernetes token says of itself, read without a key.
 
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { decodeBase64url } from '../../protocol/base64url.ts'
+import { isCompactJws } from '../../protocol/jws.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
-import { isCompactJws, unverifiedClaims } from './unverified.ts'
+import { readBounded } from '../environment/files.ts'
+import { causeOf, type Fields, sanitized } from '../log.ts'
 
-/** `absent`: the file cannot be read; `empty`: there is nothing in it. */
-export type TokenReading = { readonly token: string } | { readonly fault: 'absent' | 'empty'; readonly cause: string }
+export interface TokenFault {
+  /** `absent`: the file cannot be read; `empty`: there is nothing in it. */
+  readonly kind: 'absent' | 'empty'
+  readonly cause: string
+}
 
-export type TokenSource = (now: EpochMilliseconds) => TokenReading
+/** Gives the token, the white space around it trimmed: of a variable, or of a file that is read anew at every use. */
+export type TokenSource = (now: EpochMilliseconds) => Result<string, TokenFault>
 
 export const staticToken =
   (token: string): TokenSource =>
-  () => ({ token })
+  () =>
+    ok(token)
 
 /**
  * The kubelet replaces the file's folder by a symbolic link, so it is opened by its path each time and nothing is
@@ -22,8 +31,8 @@ export function fileToken(path: string): TokenSource {
   let last: string | null = null
   return (now) => {
     const reading = readTokenFile(path)
-    if ('token' in reading) last = reading.token
-    else if (last !== null && now < expiryOf(last)) return { token: last }
+    if (reading.ok) last = reading.value
+    else if (last !== null && now < expiryOf(last)) return ok(last)
     return reading
   }
 }
@@ -33,28 +42,27 @@ const expiryOf = (token: string): EpochMilliseconds => {
   return epochMilliseconds(typeof exp === 'number' ? exp * 1000 : isCompactJws(token) ? 0 : Number.POSITIVE_INFINITY)
 }
 
-function readTokenFile(path: string): TokenReading {
+function readTokenFile(path: string): Result<string, TokenFault> {
   try {
     const token = readBounded(path, JWS_BYTES + 1024).trim()
-    return token === '' ? { fault: 'empty', cause: 'empty' } : { token }
+    return token === '' ? err({ kind: 'empty', cause: 'empty' }) : ok(token)
   } catch (error) {
-    return { fault: 'absent', cause: error instanceof Error ? error.message : String(error) }
+    return err({ kind: 'absent', cause: causeOf(error) })
   }
 }
 
-/** The text of a regular file of at most `limit` bytes; throws otherwise. A pipe in its place does not hang. */
-export function readBounded(path: string, limit: number, flags = 0): string {
-  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
-  try {
-    if (!fstatSync(file).isFile()) throw new Error(`${path} is not a regular file`)
-    const bytes = Buffer.alloc(limit + 1)
-    let length = 0
-    for (let n = -1; n !== 0 && length <= limit; length += n) {
-      n = readSync(file, bytes, length, bytes.length - length, null)
-    }
-    if (length > limit) throw new Error(`${path} is over ${limit} bytes`)
-    return bytes.toString('utf8', 0, length)
-  } finally {
-    closeSync(file)
-  }
+/** Unverified: for the expiry of our own token and for the log, never for a decision about anybody else. */
+function unverifiedClaims(token: string): JsonObject | null {
+  const bytes = isCompactJws(token) ? decodeBase64url(token.split('.')[1] ?? '') : null
+  const reading = bytes === null ? null : readJson(bytes)
+  return reading?.ok === true && isObject(reading.value) ? reading.value : null
+}
+
+/** The claims that most refusals are about, for the log line of one. */
+export function describeToken(token: string): Fields {
+  const claims = unverifiedClaims(token)
+  if (claims === null) return {}
+  const { iss, aud, sub, exp } = claims
+  const audiences = (Array.isArray(aud) ? aud : [aud]).map((one) => sanitized(one) ?? '').filter((one) => one !== '')
+  return { iss: sanitized(iss), aud: audiences, sub: sanitized(sub), exp: typeof exp === 'number' ? exp : undefined }
 }

@@ -1,51 +1,50 @@
-// An identity: a certificate with its key, chain and trust bundle, and what the certificate says. No I/O.
+// Reads an identity: a certificate with its key, chain and trust bundle, and what the certificate says. No I/O.
 
-import { type KeyObject, X509Certificate } from 'node:crypto'
+import type { KeyObject, X509Certificate } from 'node:crypto'
+import { parsePem } from '../../protocol/pem.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
+import { MAX_CERTIFICATES, readCertificates } from '../environment/pem-input.ts'
 
-export interface Identity {
+/** What an identity is made of, as it comes from the control plane, the disk or an operator. */
+export interface IdentityMaterial {
   /** PEM: the leaf alone. */
   readonly certificate: string
   /** PEM: what leads from the leaf towards a root; may be empty. */
   readonly chain: string
-  /** PEM: the roots that peers of this identity are verified with. */
+  /** PEM: the roots that peers of this identity are verified with; may be empty. */
   readonly trustBundle: string
   readonly key: KeyObject
+  readonly runnerId: string | null
+}
+
+export interface Identity extends IdentityMaterial {
   readonly spiffeId: string
   readonly tenant: string
   /** `<mode>:<source>` of the enrollment. */
   readonly organizationalUnit: string
   readonly enrollmentId: string
-  readonly runnerId: string | null
   readonly notBefore: EpochSeconds
   readonly notAfter: EpochSeconds
 }
 
-export interface IdentityMaterial {
-  readonly certificate: string
-  readonly chain: string
-  readonly trustBundle: string
-  readonly key: KeyObject
-  readonly runnerId: string | null
-}
-
 /**
- * The identity that the material makes up, or the fault that keeps it from being one; the fault quotes nothing. Every
- * certificate is read, since TLS reads them all, and kept in one form without what stood between them.
+ * The identity that the material makes up; the error says why it makes none and quotes nothing. Every certificate is
+ * read, since TLS reads them all, and written anew in one form.
  */
-export function readIdentity(material: IdentityMaterial): Identity | { readonly fault: string } {
-  const [leaf, ...others] = certificatesOf(material.certificate) ?? []
-  if (leaf === undefined || others.length > 0) return { fault: 'the certificate cannot be read' }
-  const chain = certificatesOf(material.chain)
-  if (chain === null) return { fault: 'a certificate of the chain cannot be read' }
-  const trustBundle = certificatesOf(material.trustBundle)
-  if (trustBundle === null) return { fault: 'a certificate of the trust bundle cannot be read' }
-  if (!leaf.checkPrivateKey(material.key)) return { fault: 'the key is not the key of the certificate' }
+export function readIdentity(material: IdentityMaterial): Result<Identity, string> {
+  const [leaf, ...others] = parseCertificates(material.certificate) ?? []
+  if (leaf === undefined || others.length > 0) return err('the certificate cannot be read')
+  const chain = parseCertificates(material.chain)
+  if (chain === null) return err('a certificate of the chain cannot be read')
+  const trustBundle = parseCertificates(material.trustBundle)
+  if (trustBundle === null) return err('a certificate of the trust bundle cannot be read')
+  if (!leaf.checkPrivateKey(material.key)) return err('the key is not the key of the certificate')
   const spiffeId = spiffeIdOf(leaf)
   const id = spiffeId === null ? null : parseSpiffeId(spiffeId)
-  if (spiffeId === null || id === null) return { fault: 'the certificate has no SPIFFE ID of a runner' }
-  return {
+  if (spiffeId === null || id === null) return err('the certificate has no SPIFFE ID of a runner')
+  return ok({
     ...material,
     certificate: leaf.toString(),
     chain: chain.join(''),
@@ -56,32 +55,15 @@ export function readIdentity(material: IdentityMaterial): Identity | { readonly 
     enrollmentId: attributeOf(leaf, 'CN'),
     notBefore: timeOf(leaf.validFrom),
     notAfter: timeOf(leaf.validTo),
-  }
+  })
 }
 
-const BEGIN = '-----BEGIN CERTIFICATE-----'
-const END = '-----END CERTIFICATE-----'
-
-/** Each certificate of a PEM text; null where one is cut off or is none. A blank text has none. */
-export function certificatesOf(pem: string): X509Certificate[] | null {
-  const [before = '', ...rests] = pem.split(BEGIN)
-  if (rests.length === 0) return before.trim() === '' ? [] : null
-  const certificates: X509Certificate[] = []
-  for (const rest of rests) {
-    const end = rest.indexOf(END)
-    const certificate = end < 0 ? null : readCertificate(`${BEGIN}${rest.slice(0, end)}${END}\n`)
-    if (certificate === null) return null
-    certificates.push(certificate)
-  }
-  return certificates
-}
-
-function readCertificate(pem: string): X509Certificate | null {
-  try {
-    return new X509Certificate(pem)
-  } catch {
-    return null
-  }
+/** The certificates of a PEM text and nothing else, or null. A blank text has none. */
+export function parseCertificates(pem: string): X509Certificate[] | null {
+  if (pem.trim() === '') return []
+  const blocks = parsePem(pem, MAX_CERTIFICATES)
+  if (!blocks.ok || blocks.value.some(({ label }) => label !== 'CERTIFICATE')) return null
+  return readCertificates(blocks.value.map(({ bytes }) => bytes))
 }
 
 /** The one name that the certificate has beside its subject, where it is a URI. */
@@ -97,3 +79,20 @@ const attributeOf = (leaf: X509Certificate, name: string): string =>
     ?.slice(name.length + 1) ?? ''
 
 const timeOf = (text: string): EpochSeconds => epochSeconds(Date.parse(text) / 1000)
+
+/** What was declared of the runner: RUNNER_TENANT and RUNNER_ID choose nothing, an identity only must agree with them. */
+export interface DeclaredIdentity {
+  readonly tenant: string | null
+  readonly runnerId: string | null
+}
+
+/** Why the runner refuses to start with this identity, or null. A mode that attests no runner ID contradicts none. */
+export function mismatchOf(declared: DeclaredIdentity, identity: Identity): string | null {
+  if (declared.tenant !== null && declared.tenant !== identity.tenant) {
+    return `RUNNER_TENANT=${declared.tenant} but this runner enrolled as ${identity.tenant}: refusing to start`
+  }
+  if (declared.runnerId !== null && identity.runnerId !== null && declared.runnerId !== identity.runnerId) {
+    return `RUNNER_ID=${declared.runnerId} but this runner enrolled as ${identity.runnerId}: refusing to start`
+  }
+  return null
+}

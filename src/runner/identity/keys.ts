@@ -5,6 +5,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { encodeBase64url } from '../../protocol/base64url.ts'
 import { makeNonce } from '../../protocol/nonce.ts'
+import { parsePemFile } from '../../protocol/pem.ts'
 
 /** What one request is made with, through all its retries. */
 export interface RequestKey {
@@ -24,10 +25,22 @@ export async function newRequestKey(): Promise<RequestKey> {
 /** PKCS#8 PEM. */
 export const keyPem = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }).toString()
 
-/** A P-256 private key out of PEM (PKCS#8 or SEC1), or null. What is wrong with it must not be quoted. */
+/** The two forms of an unencrypted private key, by their PEM label (RFC 5958, RFC 5915). */
+const KEY_FORMATS = new Map<string, 'pkcs8' | 'sec1'>([
+  ['PRIVATE KEY', 'pkcs8'],
+  ['EC PRIVATE KEY', 'sec1'],
+])
+/** A file may hold the certificate and its chain beside the key. */
+const MAX_BLOCKS = 16
+
+/** The first P-256 private key of a PEM text, or null. What is wrong with it must not be quoted. */
 export function readKey(pem: string): KeyObject | null {
+  const blocks = parsePemFile(pem, MAX_BLOCKS)
+  const block = blocks.ok ? blocks.value.find(({ label }) => KEY_FORMATS.has(label)) : undefined
+  const type = KEY_FORMATS.get(block?.label ?? '')
+  if (block === undefined || type === undefined) return null
   try {
-    const key = createPrivateKey(pem)
+    const key = createPrivateKey({ key: Buffer.from(block.bytes), format: 'der', type })
     return key.asymmetricKeyDetails?.namedCurve === 'prime256v1' ? key : null
   } catch {
     return null

@@ -1,33 +1,58 @@
-// A provisioned certificate: read from its variables or files, at boot and again whenever it may have been replaced.
+// Reads a provisioned certificate from its variables or files, at boot and again whenever it may have been replaced.
 
-import type { ProvisionedSource } from '../config.ts'
-import { certificatesOf, type Identity, readIdentity } from './identity.ts'
+import { join } from 'node:path'
+import { parsePemFile } from '../../protocol/pem.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import { MAX_CERTIFICATES, type PemSource, pemSetting, readCertificates } from '../environment/pem-input.ts'
+import type { Settings } from '../environment/settings.ts'
+import { type Identity, readIdentity } from './identity.ts'
 import { readKey } from './keys.ts'
 
-/** The identity as it stands now, or its faults, each naming its variable. */
-export function readProvisionedIdentity(
-  source: ProvisionedSource,
-  trustBundle: string | null,
-): { readonly identity: Identity } | { readonly faults: readonly string[] } {
-  const certificate = source.certificate()
-  const keyText = source.key()
-  const faults = [certificate, keyText].flatMap((reading) =>
-    'fault' in reading && reading.fault !== '' ? [reading.fault] : [],
-  )
-  if ('fault' in certificate || 'fault' in keyText) return { faults }
-  const certificates = certificatesOf(certificate.pem)
-  const key = readKey(keyText.pem)
-  if (certificates === null)
-    return { faults: ['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'] }
+/** A certificate that an operator issued; the files are read anew at each use. */
+export interface ProvisionedSource {
+  /** Null where it is not given: that mistake is told already. */
+  readonly certificate: PemSource | null
+  readonly key: PemSource | null
+  /** PEM of the roots that peers of the identity are verified with; null: none is known. */
+  readonly trustBundle: () => string | null
+}
+
+/** RUNNER_CERT_PEM and RUNNER_KEY_PEM, else `cert.pem` and `key.pem` in `folder`. With one alone, a mistake. */
+export function readProvisionedSource(
+  settings: Settings,
+  folder: string,
+  trustBundle: () => string | null,
+): ProvisionedSource | null {
+  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', join(folder, 'cert.pem'))
+  const key = pemSetting(settings, 'RUNNER_KEY_PEM', join(folder, 'key.pem'))
+  if (certificate !== null && key === null) settings.mistakes.push('RUNNER_CERT_PEM is given without RUNNER_KEY_PEM')
+  if (certificate === null && key !== null) settings.mistakes.push('RUNNER_KEY_PEM is given without RUNNER_CERT_PEM')
+  return certificate === null && key === null ? null : { certificate, key, trustBundle }
+}
+
+/** The identity as it stands now; the errors name their variables and quote nothing. */
+export function readProvisionedIdentity(source: ProvisionedSource): Result<Identity, readonly string[]> {
+  const certificate = source.certificate?.() ?? null
+  const keyText = source.key?.() ?? null
+  if (!certificate?.ok || !keyText?.ok) {
+    return err([certificate, keyText].flatMap((reading) => (reading === null || reading.ok ? [] : [reading.error])))
+  }
+  // A file may hold the key beside the certificate.
+  const blocks = parsePemFile(certificate.value, MAX_CERTIFICATES)
+  const certificates = blocks.ok
+    ? readCertificates(blocks.value.filter(({ label }) => label === 'CERTIFICATE').map(({ bytes }) => bytes))
+    : null
+  if (certificates === null) return err(['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'])
   const [leaf, ...chain] = certificates
-  if (leaf === undefined) return { faults: ['RUNNER_CERT_PEM is not a certificate in PEM'] }
-  if (key === null) return { faults: ['RUNNER_KEY_PEM is not an unencrypted P-256 private key in PEM'] }
+  if (leaf === undefined) return err(['RUNNER_CERT_PEM is not a certificate in PEM'])
+  const key = readKey(keyText.value)
+  if (key === null) return err(['RUNNER_KEY_PEM is not an unencrypted P-256 private key in PEM'])
   const identity = readIdentity({
     certificate: leaf.toString(),
     chain: chain.join(''),
-    trustBundle: trustBundle ?? '',
+    trustBundle: source.trustBundle() ?? '',
     key,
     runnerId: null,
   })
-  return 'fault' in identity ? { faults: [`RUNNER_CERT_PEM: ${identity.fault}`] } : { identity }
+  return identity.ok ? ok(identity.value) : err([`RUNNER_CERT_PEM: ${identity.error}`])
 }

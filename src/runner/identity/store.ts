@@ -1,4 +1,4 @@
-// RUNNER_IDENTITY_DIR: the identity of one runner across restarts, and the key of an enrollment under way.
+// Keeps the identity of one runner across restarts, and the key of an enrollment under way, in RUNNER_IDENTITY_DIR.
 //   instance-id      who the folder belongs to
 //   identity.json    certificate, chain, trust bundle and key
 //   enrollment.json  key and CSR that a single-use token may already have been spent on
@@ -7,10 +7,10 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, constants, existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, rfc3339 } from '../../protocol/time.ts'
-import { readBounded } from '../evidence/token-source.ts'
-import { FOREIGN } from '../exit.ts'
+import { readBounded } from '../environment/files.ts'
 import { causeOf } from '../log.ts'
 import { removeTemporaries, tryWriting, writeAtomically } from './atomic-file.ts'
 import { type Identity, readIdentity } from './identity.ts'
@@ -23,10 +23,22 @@ const ASIDE = 'identity.json.set-aside'
 const FILE_BYTES = 256 * 1024
 const VERSION = 1
 
-/** Nothing there, an identity, or a file that is not used for `why`. */
-export type Persisted = { readonly identity: Identity; readonly wasOpen: boolean } | { readonly ignored: string } | null
+/** Log messages of the specification, word for word. */
+export const NOT_PERSISTED = 'could not persist identity — next boot will re-enroll from scratch'
+const FOREIGN = 'persisted identity was written for another identity dir — ignoring'
 
-export class IdentityDir {
+export interface PersistedIdentity {
+  readonly identity: Identity
+  /** Whether its file was open to other users than its owner. */
+  readonly wasOpen: boolean
+}
+
+interface StoredFile {
+  readonly fields: JsonObject
+  readonly wasOpen: boolean
+}
+
+export class IdentityStore {
   readonly #folder: string
   readonly #owner: string
   /** Why nothing can be written here, found out before a token is spent; null where it can. */
@@ -39,31 +51,33 @@ export class IdentityDir {
   }
 
   /** Throws where the folder belongs to nobody yet and cannot be written: then there is nothing to read either. */
-  static open(folder: string): IdentityDir {
+  static open(folder: string): IdentityStore {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     let owner = readOwner(folder)
     if (owner === null) {
       owner = randomUUID()
       writeAtomically(folder, OWNER, `${owner}\n`)
     }
-    return new IdentityDir(folder, owner, obstacleTo(folder))
+    return new IdentityStore(folder, owner, obstacleTo(folder))
   }
 
-  /** The identity that this folder's own runner wrote. */
-  load(): Persisted {
-    const reading = this.#read(IDENTITY)
-    if (reading === null || 'ignored' in reading) return reading
-    const { version, owner, certificate, chain, trustBundle, key, runnerId } = reading.fields
-    if (version !== VERSION) return { ignored: 'persisted identity was written by another version — ignoring' }
-    if (owner !== this.#owner) return { ignored: FOREIGN }
+  /** The identity that this folder's own runner wrote, null where there is none; the error is the log message. */
+  load(): Result<PersistedIdentity | null, string> {
+    const file = this.#read(IDENTITY)
+    if (!file.ok) return file
+    if (file.value === null) return ok(null)
+    const { fields, wasOpen } = file.value
+    const { version, owner, certificate, chain, trustBundle, key, runnerId } = fields
+    if (version !== VERSION) return err('persisted identity was written by another version — ignoring')
+    if (owner !== this.#owner) return err(FOREIGN)
     const isText = (value: unknown): value is string => typeof value === 'string'
     if (!isText(certificate) || !isText(chain) || !isText(trustBundle) || !isText(key))
-      return ignored('a field is missing')
-    if (runnerId !== null && !isText(runnerId)) return ignored('a field is missing')
+      return unusable('a field is missing')
+    if (runnerId !== null && !isText(runnerId)) return unusable('a field is missing')
     const privateKey = readKey(key)
-    if (privateKey === null) return ignored('its key cannot be read')
+    if (privateKey === null) return unusable('its key cannot be read')
     const identity = readIdentity({ certificate, chain, trustBundle, key: privateKey, runnerId })
-    return 'fault' in identity ? ignored(identity.fault) : { identity, wasOpen: reading.wasOpen }
+    return identity.ok ? ok({ identity: identity.value, wasOpen }) : unusable(identity.error)
   }
 
   /** Throws where it cannot be written; then no older identity is left either, if that can be helped. */
@@ -92,9 +106,9 @@ export class IdentityDir {
 
   /** The key of an enrollment that began less than ten minutes ago: the control plane still honours a retry with it. */
   loadRequest(now: EpochSeconds): RequestKey | null {
-    const reading = this.#read(ENROLLMENT)
-    if (reading === null || 'ignored' in reading) return null
-    const { version, owner, startedAt, key, csr, nonce } = reading.fields
+    const file = this.#read(ENROLLMENT)
+    if (!file.ok || file.value === null) return null
+    const { version, owner, startedAt, key, csr, nonce } = file.value.fields
     if (version !== VERSION || owner !== this.#owner) return null
     if (typeof startedAt !== 'string' || typeof key !== 'string') return null
     if (typeof csr !== 'string' || typeof nonce !== 'string') return null
@@ -117,9 +131,7 @@ export class IdentityDir {
   }
 
   /** Its mode is put right where others could read it: it was copied here, or fsGroup opened it. */
-  #read(
-    name: string,
-  ): { readonly fields: JsonObject; readonly wasOpen: boolean } | { readonly ignored: string } | null {
+  #read(name: string): Result<StoredFile | null, string> {
     const path = join(this.#folder, name)
     try {
       // Never through a symbolic link.
@@ -128,11 +140,11 @@ export class IdentityDir {
       if (wasOpen) tighten(path)
       const reading = readJson(new TextEncoder().encode(text))
       return reading.ok && isObject(reading.value)
-        ? { fields: reading.value, wasOpen }
-        : ignored('it is not one JSON object')
+        ? ok({ fields: reading.value, wasOpen })
+        : unusable('it is not one JSON object')
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : 'not a file of ours'
-      return code === 'ENOENT' && !existsSync(path) ? null : ignored(`it cannot be read (${code})`)
+      return code === 'ENOENT' && !existsSync(path) ? ok(null) : unusable(`it cannot be read (${code})`)
     }
   }
 }
@@ -145,7 +157,7 @@ function tighten(path: string): void {
   }
 }
 
-const ignored = (why: string) => ({ ignored: `persisted identity cannot be used: ${why} — ignoring` })
+const unusable = (why: string) => err(`persisted identity cannot be used: ${why} — ignoring`)
 
 function obstacleTo(folder: string): unknown {
   try {

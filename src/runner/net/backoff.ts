@@ -1,16 +1,16 @@
-// How long to wait after a failure. Pure.
+// How long to wait after a failed attempt: exponential backoff, or what Retry-After asks for. Pure.
 
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
 
 const FIRST = 1000
-export const CEILING = milliseconds(5 * 60 * 1000)
+export const BACKOFF_CEILING = milliseconds(5 * 60 * 1000)
 const JITTER = 0.25
 /** An honest server asks for minutes; a broken proxy's date may lie years ahead. */
 const LONGEST_ASKED = milliseconds(60 * 60 * 1000)
 
 /** After the `failures`-th failure in a row (1, 2, …): 1 s, doubling to 5 min, ±25 %. `random` is in [0, 1). */
 export function backoff(failures: number, random: number): Milliseconds {
-  const step = Math.min(CEILING, FIRST * 2 ** Math.min(failures - 1, 30))
+  const step = Math.min(BACKOFF_CEILING, FIRST * 2 ** Math.min(failures - 1, 30))
   return milliseconds(Math.round(step * (1 - JITTER + 2 * JITTER * random)))
 }
 

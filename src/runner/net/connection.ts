@@ -1,36 +1,17 @@
-// One connection to the control plane: directly or through a proxy, with the roots that are trusted and, for the
-// tunnel, with a client certificate. Each is new: no TLS session is resumed, so every verdict on a certificate is fresh.
+// Opens the connections to the control plane, directly or through a proxy.
 
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
-import tls, { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls'
-import type { Identity } from '../identity/identity.ts'
+import { connect as connectTls, type SecureContext } from 'node:tls'
 import { type ProxySettings, proxyFor } from './proxy.ts'
+import type { ExtraRoots } from './tls.ts'
 
 /** How this machine reaches the control plane. */
 export interface Network {
   readonly proxies: ProxySettings
-  /** PEM, trusted beside the system's roots; null: those alone. Asked for each connection. */
-  readonly extraRoots: () => string | null
+  readonly extraRoots: ExtraRoots
 }
-
-/** TLS as the runner speaks it; `identity` is what it shows where it is asked. */
-export function tlsContext({ extraRoots }: Network, identity: Identity | null): SecureContext {
-  const roots = extraRoots()
-  return createSecureContext({
-    minVersion: 'TLSv1.2',
-    // Naming roots replaces the built-in ones, so those are named too.
-    ...(roots !== null && { ca: [...systemRoots(), roots] }),
-    ...(identity !== null && {
-      cert: identity.certificate + identity.chain,
-      key: identity.key.export({ type: 'pkcs8', format: 'pem' }),
-    }),
-  })
-}
-
-/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where this Node tells them (22.15 and up). */
-const systemRoots = (): readonly string[] => tls.getCACertificates?.('default') ?? tls.rootCertificates
 
 type Created = (error: Error | null, socket: Socket) => void
 

@@ -1,6 +1,6 @@
 // Which proxy the environment names for a URL: HTTPS_PROXY and NO_PROXY, upper or lower case, as curl reads them.
 
-import { isLoopback } from './loopback.ts'
+import { isLoopback } from '../environment/settings.ts'
 
 export interface ProxySettings {
   readonly proxy: URL | null

@@ -1,67 +1,87 @@
-// What a runner already has when it boots: a provisioned certificate, or the identity that it persisted.
+// Loads what a runner has when it boots: its identity directory, and a provisioned certificate or the persisted identity.
 
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, milliseconds, rfc3339, toEpochMilliseconds } from '../../protocol/time.ts'
-import type { Config } from '../config.ts'
+import type { ClockReading } from '../environment/clock.ts'
 import type { Identity } from '../identity/identity.ts'
-import type { IdentityDir } from '../identity/identity-dir.ts'
-import { readProvisionedIdentity } from '../identity/provisioned.ts'
-import type { Log } from '../log.ts'
-import type { Time } from './clock.ts'
-import { hold, holdFromDisk, WINDOW } from './lifecycle.ts'
-import type { Possession } from './rotator.ts'
+import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
+import { IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
+import { causeOf, type Log } from '../log.ts'
+import { lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
+import type { CurrentIdentity } from './rotator.ts'
 
-export interface Possessed {
-  readonly possession: Possession | null
-}
-
-interface Chance {
-  readonly time: Time
-  readonly random: () => number
-}
-
-/** Whatever cannot be used is logged and left; only a provisioned certificate that cannot be read is a mistake. */
-export function possess(
-  config: Config,
-  store: IdentityDir | null,
-  log: Log,
-  { time, random }: Chance,
-): Possessed | { readonly faults: readonly string[] } {
-  const now = time.now()
-  if (config.provisioned !== null) {
-    const read = readProvisionedIdentity(config.provisioned, config.network.extraRoots())
-    if ('faults' in read) return read
-    const { identity } = read
-    tellProvisioned(log, identity)
-    const { overridden } = config
-    if (overridden.length > 0) log('warn', 'the provisioned cert overrides what else is set', { overridden })
-    return { possession: { identity, held: hold(lifeOf(identity, now.wall), now, random()) } }
+/** What is in a folder that cannot be written to is used all the same, and what follows it is not kept. */
+export function openStore(identityDir: string | null, log: Log): IdentityStore | null {
+  if (identityDir === null) return null
+  try {
+    const store = IdentityStore.open(identityDir)
+    if (store.unwritable !== null) log('warn', NOT_PERSISTED, { cause: causeOf(store.unwritable) })
+    return store
+  } catch (error) {
+    log('warn', NOT_PERSISTED, { cause: causeOf(error) })
+    return null
   }
-  const identity = loadPersisted(store, config.renews, log, now.wall)
-  if (identity === null) return { possession: null }
-  const life = lifeOf(identity, now.wall)
-  const held = config.renews ? holdFromDisk(life, now) : { ...hold(life, now, random()), fromDisk: true }
-  return { possession: { identity, held } }
 }
 
-export const tellProvisioned = (log: Log, { spiffeId, notAfter }: Identity): void =>
+/** What the configuration says of the identity. */
+export interface BootConfig {
+  readonly provisioned: ProvisionedSource | null
+  readonly renews: boolean
+  /** Variables that are set and that a provisioned certificate makes pointless. */
+  readonly overridden: readonly string[]
+}
+
+/**
+ * Null where there is none. Whatever cannot be used is logged and left; only a provisioned certificate that cannot be
+ * read is a mistake, or several. `random` is in [0, 1).
+ */
+export function identityAtBoot(
+  { provisioned, renews, overridden }: BootConfig,
+  store: IdentityStore | null,
+  log: Log,
+  now: ClockReading,
+  random: number,
+): Result<CurrentIdentity | null, readonly string[]> {
+  if (provisioned !== null) {
+    const read = readProvisionedIdentity(provisioned)
+    if (!read.ok) return err(read.error)
+    const identity = read.value
+    logProvisioned(log, identity)
+    if (overridden.length > 0) log('warn', 'the provisioned cert overrides what else is set', { overridden })
+    return ok({ identity, lifetime: lifetimeFrom(now, remainingLife(identity, now.wall), random) })
+  }
+  const identity = loadPersisted(store, renews, log, now.wall)
+  if (identity === null) return ok(null)
+  const length = remainingLife(identity, now.wall)
+  const lifetime = renews ? persistedLifetime(now, length) : { ...lifetimeFrom(now, length, random), fromDisk: true }
+  return ok({ identity, lifetime })
+}
+
+export const logProvisioned = (log: Log, { spiffeId, notAfter }: Identity): void =>
   log('info', 'using provisioned cert', { spiffeId, notAfter: rfc3339(notAfter) })
 
 /** By this machine's clock, since nobody else was asked yet. */
-export const lifeOf = (identity: Identity, now: EpochMilliseconds) =>
+export const remainingLife = (identity: Identity, now: EpochMilliseconds) =>
   milliseconds(toEpochMilliseconds(identity.notAfter) - now)
 
-function loadPersisted(store: IdentityDir | null, renews: boolean, log: Log, now: EpochMilliseconds): Identity | null {
-  const persisted = store?.load() ?? null
-  if (store === null || persisted === null) return null
-  if ('identity' in persisted) {
-    const usable = lifeOf(persisted.identity, now) + (renews ? WINDOW : 0)
+function loadPersisted(
+  store: IdentityStore | null,
+  renews: boolean,
+  log: Log,
+  now: EpochMilliseconds,
+): Identity | null {
+  const persisted = store?.load() ?? ok(null)
+  if (store === null || (persisted.ok && persisted.value === null)) return null
+  if (persisted.ok && persisted.value !== null) {
+    const { identity, wasOpen } = persisted.value
+    const usable = remainingLife(identity, now) + (renews ? RENEWAL_WINDOW : 0)
     if (usable >= 0) {
-      if (persisted.wasOpen) log('warn', 'persisted identity was open to other users than its owner')
-      return persisted.identity
+      if (wasOpen) log('warn', 'persisted identity was open to other users than its owner')
+      return identity
     }
   }
   const expired = 'persisted identity expired beyond the renewal grace window — enrolling'
-  log('warn', 'ignored' in persisted ? persisted.ignored : expired)
+  log('warn', persisted.ok ? expired : persisted.error)
   try {
     store.setAside()
   } catch {

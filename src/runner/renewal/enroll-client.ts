@@ -1,56 +1,61 @@
-// What the runner says to POST /api/enroll, and one attempt at it.
+// Asks POST /api/enroll for a certificate, with evidence or with the certificate that is to be renewed.
 
-import { PROTOCOL_VERSION } from '../../protocol/enroll.ts'
-import type { EpochMilliseconds, Milliseconds } from '../../protocol/time.ts'
+import { ENROLL_PATH, PROTOCOL_VERSION } from '../../protocol/enroll.ts'
+import { err, type Result } from '../../protocol/result.ts'
+import type { Clock, Milliseconds } from '../../protocol/time.ts'
 import { type EvidenceSource, gatherEvidence } from '../evidence/evidence.ts'
 import type { Identity } from '../identity/identity.ts'
 import { type RequestKey, signNonce } from '../identity/keys.ts'
-import type { Fields } from '../log.ts'
-import type { Post } from '../net/http.ts'
-import { type Reply, readAnswer, skewOf } from './response.ts'
+import { causeOf, type Fields } from '../log.ts'
+import { type Post, requestFailed } from '../net/http.ts'
+import type { Enrolled } from './enrolled.ts'
+import { type EnrollFailure, readEnrollResponse, skewOf } from './response.ts'
 
-/** The reply to one attempt, and what is known besides. */
-export interface Attempted {
-  readonly reply: Reply
+/** One attempt: its result, and what is known besides. */
+export interface Attempt {
+  readonly result: Result<Enrolled, EnrollFailure>
   /** What the evidence says of itself; only for a Kubernetes token. */
   readonly described: Fields
   /** The server's clock less ours. */
   readonly skew: Milliseconds | null
 }
 
-export interface Door {
-  /** Never rejects: what goes wrong on the way is `unavailable`. */
-  readonly enroll: (source: EvidenceSource, request: RequestKey, signal: AbortSignal) => Promise<Attempted>
-  readonly renew: (identity: Identity, request: RequestKey, signal: AbortSignal) => Promise<Attempted>
+/** No call rejects: what goes wrong on the way is a failure without a verdict. */
+export interface EnrollClient {
+  readonly enroll: (source: EvidenceSource, request: RequestKey, signal: AbortSignal) => Promise<Attempt>
+  readonly renew: (identity: Identity, request: RequestKey, signal: AbortSignal) => Promise<Attempt>
 }
 
-export function openDoor(url: URL, post: Post, clock: () => EpochMilliseconds, instanceId: string): Door {
-  const address = new URL('/api/enroll', url)
+export function enrollClient(url: URL, post: Post, clock: Clock, instanceId: string): EnrollClient {
+  const address = new URL(ENROLL_PATH, url)
 
   async function send(
     attestation: Readonly<Record<string, unknown>>,
     described: Fields,
     request: RequestKey,
-    renews: Identity | null,
+    renewed: Identity | null,
     signal: AbortSignal,
-  ): Promise<Attempted> {
+  ): Promise<Attempt> {
     const { csr, nonce: challengeNonce, key } = request
     const body = JSON.stringify({ version: PROTOCOL_VERSION, attestation, csr, challengeNonce, instanceId })
+    const answer = await post(address, body, signal)
+    if (!answer.ok) return failed(answer.error.why)
+    const now = clock()
     try {
-      const answer = await post(address, body, signal)
-      const now = clock()
-      return { reply: readAnswer(answer, { key, renews }, now), described, skew: skewOf(answer, now) }
+      const result = readEnrollResponse(answer.value, { key, renewed }, now)
+      return { result, described, skew: skewOf(answer.value, now) }
     } catch (error) {
-      return unavailable(error instanceof Error ? error.message : 'no connection')
+      // OpenSSL throws for a certificate with a key that it does not know.
+      return failed(causeOf(error))
     }
   }
 
   return {
     async enroll(source, request, signal) {
-      const gathered = await gatherEvidence(source, request.nonce, clock())
-      if ('unavailable' in gathered) return unavailable(gathered.unavailable)
-      if (signal.aborted) return unavailable('stopped')
-      return send(gathered.attestation, gathered.described, request, null, signal)
+      const evidence = await gatherEvidence(source, request.nonce, clock())
+      if (!evidence.ok) return failed(evidence.error)
+      if (signal.aborted) return failed('stopped')
+      return send(evidence.value.attestation, evidence.value.described, request, null, signal)
     },
     async renew(identity, request, signal) {
       const { certificate, key } = identity
@@ -60,8 +65,8 @@ export function openDoor(url: URL, post: Post, clock: () => EpochMilliseconds, i
   }
 }
 
-const unavailable = (why: string): Attempted => ({
-  reply: { type: 'unavailable', why, retryAfter: null },
+const failed = (why: string): Attempt => ({
+  result: err({ ...requestFailed(why).error, verdict: 'later' }),
   described: {},
   skew: null,
 })

@@ -1,42 +1,45 @@
 // Watches a provisioned certificate: takes up the one that an operator puts in its place, and says when it is time.
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
-import type { Config } from '../config.ts'
-import { objectionTo } from '../environment/declared-identity.ts'
-import type { Identity } from '../identity/identity.ts'
-import { readProvisionedIdentity } from '../identity/provisioned.ts'
+import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
+import { type DeclaredIdentity, mismatchOf } from '../identity/identity.ts'
+import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
 import type { Log } from '../log.ts'
-import { lifeOf, tellProvisioned } from './boot.ts'
-import { type Moment, mostElapsed, type Time } from './clock.ts'
-import { type Held, hold, TICK } from './lifecycle.ts'
-import type { IdentityKeeper } from './rotator.ts'
+import { logProvisioned, remainingLife } from './boot.ts'
+import { lifetimeFrom } from './lifecycle.ts'
+import type { CurrentIdentity, Rotator } from './rotator.ts'
 
 const REMIND_EVERY = toMilliseconds(hours(24))
 const COMPLAIN_EVERY = toMilliseconds(hours(1))
 
-export class ProvisionedWatch {
-  readonly #config: Config
-  readonly #keeper: Pick<IdentityKeeper, 'replace'>
-  readonly #time: Time
-  readonly #log: Log
-  readonly #stop = new AbortController()
-  #current: { readonly identity: Identity; readonly held: Held } | null = null
-  #told: Moment | null = null
-  /** Why what stands in the files now is not used; said once. */
-  #untaken: string | null = null
+export interface WatchParts {
+  readonly source: ProvisionedSource
+  readonly declared: DeclaredIdentity
+  /** Where something renews it, no operator needs to be reminded. */
+  readonly renews: boolean
+  readonly rotator: Pick<Rotator, 'replace'>
+  readonly clocks: Clocks
+  readonly log: Log
+}
 
-  constructor(config: Config, keeper: Pick<IdentityKeeper, 'replace'>, { time }: { readonly time: Time }, log: Log) {
-    this.#config = config
-    this.#keeper = keeper
-    this.#time = time
-    this.#log = log
+export class ProvisionedWatch {
+  readonly #parts: WatchParts
+  readonly #stop = new AbortController()
+  #current: CurrentIdentity | null = null
+  #reminded: ClockReading | null = null
+  /** Why what stands in the files now is not used; said once. */
+  #unusable: string | null = null
+
+  constructor(parts: WatchParts) {
+    this.#parts = parts
   }
 
   async run(): Promise<void> {
+    const { clocks, renews } = this.#parts
     while (!this.#stop.signal.aborted) {
       this.refresh()
-      if (!this.#config.renews) this.#remind(this.#time.now())
-      await this.#time.sleep(TICK, this.#stop.signal)
+      if (!renews) this.#remind(clocks.now())
+      await clocks.sleep(TICK, this.#stop.signal)
     }
   }
 
@@ -46,38 +49,38 @@ export class ProvisionedWatch {
 
   /** Reads the files; those that are half written or do not fit are left until the next time. */
   refresh(): void {
-    const { provisioned, network } = this.#config
-    if (provisioned === null) return
-    const read = readProvisionedIdentity(provisioned, network.extraRoots())
-    const why = 'identity' in read ? objectionTo(this.#config, read.identity) : read.faults.join('; ')
-    if (why !== this.#untaken && why !== null) {
-      this.#log('warn', 'the replaced provisioned certificate is not taken up', { why })
+    const { source, declared, rotator, clocks, log } = this.#parts
+    const read = readProvisionedIdentity(source)
+    const why = read.ok ? mismatchOf(declared, read.value) : read.error.join('; ')
+    if (why !== this.#unusable && why !== null) {
+      log('warn', 'the replaced provisioned certificate is not taken up', { why })
     }
-    this.#untaken = why
-    if (!('identity' in read) || why !== null) return
-    const { identity } = read
+    this.#unusable = why
+    if (!read.ok || why !== null) return
+    const identity = read.value
     const replaced = this.#current !== null && this.#current.identity.certificate !== identity.certificate
     if (this.#current !== null && !replaced) return
-    const now = this.#time.now()
-    this.#current = { identity, held: hold(lifeOf(identity, now.wall), now, 0) }
+    const now = clocks.now()
+    this.#current = { identity, lifetime: lifetimeFrom(now, remainingLife(identity, now.wall), 0) }
     if (!replaced) return
-    this.#told = null
-    tellProvisioned(this.#log, identity)
-    this.#keeper.replace(this.#current)
+    this.#reminded = null
+    logProvisioned(log, identity)
+    rotator.replace(this.#current)
   }
 
   /** Nothing renews it: from two thirds of its life a warning a day, from its end an error an hour. */
-  #remind(now: Moment): void {
+  #remind(now: ClockReading): void {
     if (this.#current === null) return
-    const { held, identity } = this.#current
-    const lived = mostElapsed(held.since, now)
-    const over = lived >= held.life
-    if (!over && lived < (held.life * 2) / 3) return
+    const { log } = this.#parts
+    const { lifetime, identity } = this.#current
+    const lived = mostElapsed(lifetime.since, now)
+    const over = lived >= lifetime.length
+    if (!over && lived < (lifetime.length * 2) / 3) return
     const every = over ? COMPLAIN_EVERY : REMIND_EVERY
-    if (this.#told !== null && mostElapsed(this.#told, now) < every) return
-    this.#told = now
+    if (this.#reminded !== null && mostElapsed(this.#reminded, now) < every) return
+    this.#reminded = now
     const date = rfc3339(identity.notAfter)
-    if (over) this.#log('error', `the provisioned certificate expired on ${date}: replace it`, { notAfter: date })
-    else this.#log('warn', `the provisioned certificate ends on ${date} and nothing renews it`, { notAfter: date })
+    if (over) log('error', `the provisioned certificate expired on ${date}: replace it`, { notAfter: date })
+    else log('warn', `the provisioned certificate ends on ${date} and nothing renews it`, { notAfter: date })
   }
 }

@@ -1,104 +1,105 @@
 // Keeps an identity alive: drives the state machine against the clock, the control plane and the disk.
 
-import { milliseconds, rfc3339, type Seconds, seconds, toEpochSeconds } from '../../protocol/time.ts'
+import { ok } from '../../protocol/result.ts'
+import { milliseconds, toEpochSeconds } from '../../protocol/time.ts'
+import { type Clocks, TICK } from '../environment/clock.ts'
 import type { EvidenceConfig } from '../evidence/evidence.ts'
-import { type Ending, EXIT, ending, NOT_PERSISTED } from '../exit.ts'
+import { EXIT, type Exit, exitWith } from '../exit.ts'
 import type { Identity } from '../identity/identity.ts'
-import type { IdentityDir } from '../identity/identity-dir.ts'
 import { newRequestKey, type RequestKey } from '../identity/keys.ts'
-import { causeOf, type Fields, type Log } from '../log.ts'
-import type { Moment, Time } from './clock.ts'
-import type { Attempted, Door } from './enroll-client.ts'
+import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
+import { causeOf, type Log } from '../log.ts'
+import { AttemptLog } from './attempt-log.ts'
+import type { Attempt, EnrollClient } from './enroll-client.ts'
+import { type Enrolled, lifeLeft } from './enrolled.ts'
 import {
   afterAttempt,
-  askRenewal,
-  type Held,
   isLive,
+  type Lifetime,
   nextStep,
-  type Outcome,
   type Policy,
   type State,
-  TICK,
   type Work,
+  withRenewalDue,
 } from './lifecycle.ts'
-import { lifeLeft, type Refused, type Reply } from './response.ts'
 
-export interface KeeperParts {
+export interface RotatorParts {
   readonly policy: Policy
   readonly evidence: EvidenceConfig
   /** Null: nothing is asked of the control plane but a tunnel. */
-  readonly door: Door | null
-  readonly store: IdentityDir | null
-  readonly time: Time
+  readonly client: EnrollClient | null
+  readonly store: IdentityStore | null
+  readonly clocks: Clocks
   /** In [0, 1). */
   readonly random: () => number
   readonly log: Log
   /** Why an identity must not be used here (its tenant or runner ID was declared otherwise), or null. */
-  readonly objection: (identity: Identity) => string | null
+  readonly mismatch: (identity: Identity) => string | null
   /** An identity may be used from now on. `kept`: it was there at boot. */
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
 }
 
-export interface Possession {
+export interface CurrentIdentity {
   readonly identity: Identity
-  readonly held: Held
+  readonly lifetime: Lifetime
 }
 
-/** How long a stop waits for the answer of an attempt under way: a certificate may be in it. */
+/** How long a stop waits for the answer of an attempt under way: a certificate may be in it. In milliseconds. */
 const STOP_GRACE = 3000
-const SKEW_TOLD = seconds(30)
 
-export class IdentityKeeper {
-  readonly #parts: KeeperParts
+export class Rotator {
+  readonly #parts: RotatorParts
+  readonly #attemptLog: AttemptLog
   #state: State
   #identity: Identity | null
   #request: { readonly work: Work; readonly key: RequestKey } | null = null
-  /** Told at boot, or not to be told before the first attempt on a persisted one. */
+  /** False until `onIdentity` was called: a persisted identity waits for its first renewal. */
   #announced = false
   #wake = new AbortController()
   readonly #giveUp = new AbortController()
   #stopping = false
-  #skewTold = seconds(0)
 
-  constructor(parts: KeeperParts, possession: Possession | null) {
+  constructor(parts: RotatorParts, current: CurrentIdentity | null) {
     this.#parts = parts
-    this.#state = { held: possession?.held ?? null, request: null }
-    this.#identity = possession?.identity ?? null
+    this.#attemptLog = new AttemptLog(parts.log)
+    this.#state = { lifetime: current?.lifetime ?? null, request: null }
+    this.#identity = current?.identity ?? null
   }
 
   /** The identity, while its certificate lives. */
   get live(): Identity | null {
-    return isLive(this.#state.held, this.#parts.time.now()) ? this.#identity : null
+    return isLive(this.#state.lifetime, this.#parts.clocks.now()) ? this.#identity : null
   }
 
   /** Runs until the identity is lost for good or `stop` is called. */
-  async run(): Promise<Ending> {
-    const { policy, time } = this.#parts
-    if (this.#state.held !== null && !(this.#state.held.fromDisk && policy.renews)) this.#announce('kept')
+  async run(): Promise<Exit> {
+    const { clocks, policy } = this.#parts
+    const { lifetime } = this.#state
+    if (lifetime !== null && !(lifetime.fromDisk && policy.renews)) this.#announce('kept')
     while (!this.#stopping) {
-      const step = nextStep(policy, this.#state, time.now())
-      if (step.do === 'end') return step.ending
+      const step = nextStep(policy, this.#state, clocks.now())
+      if (step.do === 'exit') return step.exit
       if (step.do === 'wait') {
-        await time.sleep(milliseconds(Math.min(step.for, TICK)), this.#wake.signal)
+        await clocks.sleep(milliseconds(Math.min(step.for, TICK)), this.#wake.signal)
         if (this.#wake.signal.aborted) this.#wake = new AbortController()
         continue
       }
-      const end = await this.#attempt(step.work)
-      if (end !== null) return end
+      const exit = await this.#attempt(step.work)
+      if (exit !== null) return exit
     }
-    return ending(EXIT.stopped)
+    return exitWith(EXIT.stopped)
   }
 
   /** The tunnel was closed because of the identity: renew now, if nothing is under way already. */
   renewNow(): void {
-    this.#state = askRenewal(this.#state)
+    this.#state = withRenewalDue(this.#state)
     this.#wake.abort()
   }
 
   /** An operator replaced a provisioned certificate. */
-  replace({ identity, held }: Possession): void {
+  replace({ identity, lifetime }: CurrentIdentity): void {
     this.#identity = identity
-    this.#state = { held, request: null }
+    this.#state = { lifetime, request: null }
     this.#request = null
     this.#wake.abort()
   }
@@ -109,54 +110,54 @@ export class IdentityKeeper {
     setTimeout(() => this.#giveUp.abort(), STOP_GRACE).unref()
   }
 
-  async #attempt(work: Work): Promise<Ending | null> {
-    const { evidence, policy, random, time } = this.#parts
+  async #attempt(work: Work): Promise<Exit | null> {
+    const { clocks, evidence, policy, random } = this.#parts
     if (work === 'enroll' && evidence.source === null)
-      return ending(EXIT.config, ...(evidence.mistake === null ? [] : [evidence.mistake]))
-    const key = await this.#keyFor(work)
-    const attempted = await this.#send(work, key)
-    if (attempted === null) return null
-    this.#tellSkew(attempted)
-    const { reply } = attempted
-    const now = time.now()
-    if (reply.type === 'identity') return this.#keep(reply, work, now)
+      return exitWith(EXIT.config, ...(evidence.mistake === null ? [] : [evidence.mistake]))
+    const attempt = await this.#untilGivenUp(work, await this.#keyFor(work))
+    if (attempt === null) return null
+    this.#attemptLog.skew(attempt)
+    const { result } = attempt
+    if (result.ok) return this.#adopt(result.value, work)
 
-    const outcome: Outcome = reply
     const before = this.#state
-    const after = afterAttempt(policy, before, work, outcome, now, random())
-    this.#tellFailure(work, attempted, reply, 'state' in after ? after.state : null)
-    if ('ending' in after) {
-      if (work === 'enroll') this.#onDisk((store) => store.forgetRequest())
-      return after.ending
+    const after = afterAttempt(policy, before, work, result, clocks.now(), random())
+    this.#attemptLog.failure(work, result.error, attempt, after.ok ? after.value : null)
+    if (!after.ok) {
+      if (work === 'enroll') this.#tidy((store) => store.forgetRequest())
+      return after.error
     }
-    this.#state = after.state
-    if (before.held !== null && after.state.held === null) {
+    this.#state = after.value
+    if (before.lifetime !== null && after.value.lifetime === null) {
       this.#identity = null
-      this.#onDisk((store) => store.setAside())
-    } else this.#announceUnconfirmed()
+      this.#tidy((store) => store.setAside())
+    } else if (!this.#announced && this.live !== null) {
+      // A persisted identity whose renewal got no verdict serves while its certificate lives.
+      this.#announce('kept')
+    }
     return null
   }
 
   /** Null where a stop came first, or came and would wait no longer. */
-  async #send(work: Work, key: RequestKey): Promise<Attempted | null> {
+  async #untilGivenUp(work: Work, key: RequestKey): Promise<Attempt | null> {
     if (this.#stopping) return null
     const { signal } = this.#giveUp
     const givenUp = new Promise<null>((resolve) => signal.addEventListener('abort', () => resolve(null)))
     return Promise.race([this.#ask(work, key, signal), givenUp])
   }
 
-  async #ask(work: Work, key: RequestKey, signal: AbortSignal): Promise<Attempted | null> {
-    const { door, evidence } = this.#parts
-    if (door === null) return null
-    if (work === 'renew' && this.#identity !== null) return door.renew(this.#identity, key, signal)
-    return evidence.source === null ? null : door.enroll(evidence.source, key, signal)
+  async #ask(work: Work, key: RequestKey, signal: AbortSignal): Promise<Attempt | null> {
+    const { client, evidence } = this.#parts
+    if (client === null) return null
+    if (work === 'renew' && this.#identity !== null) return client.renew(this.#identity, key, signal)
+    return evidence.source === null ? null : client.enroll(evidence.source, key, signal)
   }
 
   /** One key and CSR for all attempts of one request; an enrollment's are on disk before they are sent. */
   async #keyFor(work: Work): Promise<RequestKey> {
     if (this.#request?.work === work) return this.#request.key
-    const { store, time } = this.#parts
-    const now = toEpochSeconds(time.now().wall)
+    const { clocks, store } = this.#parts
+    const now = toEpochSeconds(clocks.now().wall)
     const kept = work === 'enroll' ? (store?.loadRequest(now) ?? null) : null
     const key = kept ?? (await newRequestKey())
     if (work === 'enroll' && kept === null) this.#persist((store) => store.saveRequest(key, now))
@@ -165,20 +166,20 @@ export class IdentityKeeper {
   }
 
   /** Persisted before it is used. */
-  #keep({ identity, serverTime }: Extract<Reply, { type: 'identity' }>, work: Work, now: Moment): Ending | null {
-    const { log, objection, policy, random } = this.#parts
+  #adopt({ identity, serverTime }: Enrolled, work: Work): Exit | null {
+    const { clocks, mismatch, policy, random } = this.#parts
+    const now = clocks.now()
     this.#persist((store) => store.save(identity))
-    this.#onDisk((store) => store.forgetRequest())
+    this.#tidy((store) => store.forgetRequest())
     this.#request = null
-    const { spiffeId, tenant, runnerId, enrollmentId, notAfter } = identity
     const how = work === 'enroll' ? 'enrolled' : 'renewed'
-    log('info', how, { spiffeId, tenant, runnerId, enrollmentId, notAfter: rfc3339(notAfter) })
-    const objected = objection(identity)
-    if (objected !== null) return ending(EXIT.config, objected)
-    const outcome: Outcome = { type: 'obtained', life: lifeLeft(identity, serverTime) }
-    const after = afterAttempt(policy, this.#state, work, outcome, now, random())
-    if ('ending' in after) return after.ending
-    this.#state = after.state
+    this.#attemptLog.success(how, identity)
+    const mistake = mismatch(identity)
+    if (mistake !== null) return exitWith(EXIT.config, mistake)
+    const life = ok(lifeLeft(identity, serverTime))
+    const after = afterAttempt(policy, this.#state, work, life, now, random())
+    if (!after.ok) return after.error
+    this.#state = after.value
     this.#identity = identity
     this.#announce(how)
     return null
@@ -190,12 +191,7 @@ export class IdentityKeeper {
     this.#parts.onIdentity(this.#identity, how)
   }
 
-  /** A persisted identity whose renewal got no verdict serves while its certificate lives. */
-  #announceUnconfirmed(): void {
-    if (!this.#announced && this.live !== null) this.#announce('kept')
-  }
-
-  #persist(write: (store: IdentityDir) => void): void {
+  #persist(write: (store: IdentityStore) => void): void {
     const { log, store } = this.#parts
     if (store === null) return
     try {
@@ -207,44 +203,11 @@ export class IdentityKeeper {
   }
 
   /** What may fail without a word: the worst is a file that is read past at the next boot. */
-  #onDisk(change: (store: IdentityDir) => void): void {
+  #tidy(change: (store: IdentityStore) => void): void {
     try {
       if (this.#parts.store !== null) change(this.#parts.store)
     } catch {
       // Told already when writing failed, or at the next boot.
     }
   }
-
-  #tellFailure(
-    work: Work,
-    { described }: Attempted,
-    reply: Exclude<Reply, { type: 'identity' }>,
-    next: State | null,
-  ): void {
-    const { log } = this.#parts
-    const name = work === 'enroll' ? 'enrollment' : 'renewal'
-    const wait = next?.request?.wait
-    const retryInSeconds = wait === undefined ? undefined : Math.ceil(wait / 1000)
-    if (reply.type === 'unavailable') {
-      log('warn', `${name} got no answer yet`, { why: reply.why, ...fieldsOf(reply.refused), retryInSeconds })
-    } else if (work === 'enroll' && reply.verdict === 'credential') {
-      const fields = { ...fieldsOf(reply.refused), ...described, retryInSeconds }
-      log('error', 'enrollment refused: the credential, not the network', fields)
-    } else if (next?.held === null && work === 'renew') {
-      log('warn', 'the persisted identity was refused — set aside, enrolling', fieldsOf(reply.refused))
-    } else {
-      const level = reply.verdict === 'reattest' ? 'warn' : 'error'
-      log(level, `${name} refused`, { ...fieldsOf(reply.refused), ...described, retryInSeconds })
-    }
-  }
-
-  #tellSkew({ skew }: Attempted): void {
-    const behind: Seconds = seconds(Math.round((skew ?? 0) / 1000))
-    if (Math.abs(behind) <= SKEW_TOLD || Math.abs(behind - this.#skewTold) <= SKEW_TOLD) return
-    this.#skewTold = behind
-    const text = `this machine's clock is ${Math.abs(behind)} s ${behind > 0 ? 'behind' : 'ahead of'} the control plane's`
-    this.#parts.log('warn', text, { skewSeconds: behind })
-  }
 }
-
-const fieldsOf = (refused: Refused | undefined): Fields => ({ ...refused })

@@ -1,12 +1,14 @@
-// One connection to the tunnel: TLS with the certificate shown, a signed challenge where the edge sees no certificate,
-// hello, ready.
+// Dials the tunnel once: TLS with the certificate shown, a signed challenge where the edge sees no certificate, hello,
+// ready.
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { SecureContext } from 'node:tls'
 import { WebSocket } from 'ws'
+import { readUpTo } from '../../protocol/bounded.ts'
 import { TUNNEL_FRAME_BYTES } from '../../protocol/limits.ts'
 import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
+import { ok } from '../../protocol/result.ts'
 import { isObject, readJson } from '../../protocol/strict-json.ts'
 import {
   CLIENT_CERT_HEADER,
@@ -22,100 +24,97 @@ import {
 } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
 import { signText } from '../identity/keys.ts'
-import { told } from '../log.ts'
-import { connector, type Network, tlsContext } from '../net/connection.ts'
-import { ATTEMPT_TIMEOUT, failureText, type Post } from '../net/http.ts'
-import { type Link, SocketLink } from './socket.ts'
+import { causeOf } from '../log.ts'
+import { connector, type Network } from '../net/connection.ts'
+import {
+  ATTEMPT_TIMEOUT,
+  failureText,
+  type Post,
+  parseProblem,
+  type RequestResult,
+  requestFailed,
+} from '../net/http.ts'
+import { tlsContext } from '../net/tls.ts'
+import { ReadySocket, type TunnelSocket } from './socket.ts'
 
-export type Dialed =
-  | { readonly type: 'open'; readonly link: Link }
-  /** The control plane said no to the upgrade, with a code of ours where there is one. */
-  | { readonly type: 'refused'; readonly status: number; readonly code: string | undefined; readonly why: string }
-  | { readonly type: 'failed'; readonly why: string }
+/** One attempt; never rejects. A failure without a status: there was no answer to the upgrade, or no ready frame. */
+export type Dial = (identity: Identity, signal: AbortSignal) => Promise<RequestResult<TunnelSocket>>
 
-/** One attempt; never rejects. */
-export type Dial = (identity: Identity, signal: AbortSignal) => Promise<Dialed>
-
-type Proof = { readonly headers: Readonly<Record<string, string>> } | { readonly failed: string }
+type Headers = Readonly<Record<string, string>>
 
 export function dialer(base: URL, network: Network, post: Post, instanceId: string): Dial {
   const url = new URL(TUNNEL_PATH, base)
+  const plain = url.protocol === 'http:'
   /** Remembered, so that a runner behind an edge without mTLS does not ask twice each time. */
-  let challenged = url.protocol === 'http:'
+  let challenged = plain
 
   return async (identity, signal) => {
     if (!challenged) {
-      const dialed = await connect(identity, {}, signal)
-      if (dialed.type !== 'refused' || dialed.status !== 401) return dialed
+      const opened = await upgrade(identity, {}, signal)
+      if (opened.ok || opened.error.status !== 401) return opened
     }
     const proof = await prove(identity, signal)
-    if ('failed' in proof) return { type: 'failed', why: proof.failed }
-    const dialed = await connect(identity, proof.headers, signal)
-    challenged = dialed.type === 'open' || url.protocol === 'http:'
-    return dialed
+    if (!proof.ok) return proof
+    const opened = await upgrade(identity, proof.value, signal)
+    challenged = opened.ok || plain
+    return opened
   }
 
-  async function prove(identity: Identity, signal: AbortSignal): Promise<Proof> {
-    try {
-      const answer = await post(new URL(TUNNEL_CHALLENGE_PATH, base), '{}', signal)
-      const reading = readJson(answer.body)
-      const given = answer.status === 200 && reading.ok ? parseTunnelChallenge(reading.value) : null
-      if (given === null) return { failed: `HTTP ${answer.status} instead of a challenge` }
-      const signature = signText(identity.key, proofText(url.host, given.challenge))
-      const headers = {
-        [CLIENT_CERT_HEADER]: formatClientCert(new X509Certificate(identity.certificate).raw),
-        [PROOF_HEADER]: formatProof(given.challenge, signature),
-      }
-      return { headers }
-    } catch (error) {
-      return { failed: error instanceof Error ? error.message : 'no connection' }
-    }
+  /** Headers that prove the key of the certificate. */
+  async function prove(identity: Identity, signal: AbortSignal): Promise<RequestResult<Headers>> {
+    const answer = await post(new URL(TUNNEL_CHALLENGE_PATH, base), '{}', signal)
+    if (!answer.ok) return answer
+    const { status, body } = answer.value
+    const reading = readJson(body)
+    const given = status === 200 && reading.ok ? parseTunnelChallenge(reading.value) : null
+    if (given === null) return requestFailed(`HTTP ${status} instead of a challenge`)
+    const signature = signText(identity.key, proofText(url.host, given.challenge))
+    return ok({
+      [CLIENT_CERT_HEADER]: formatClientCert(new X509Certificate(identity.certificate).raw),
+      [PROOF_HEADER]: formatProof(given.challenge, signature),
+    })
   }
 
-  /** What OpenSSL says of a certificate quotes nothing of it. */
-  function contextFor(identity: Identity): { readonly secure: SecureContext } | { readonly failed: string } {
-    try {
-      return { secure: tlsContext(network, identity) }
-    } catch (error) {
-      return { failed: `TLS takes no such certificate: ${error instanceof Error ? error.message : 'unknown'}` }
-    }
-  }
-
-  function connect(
+  async function upgrade(
     identity: Identity,
-    headers: Readonly<Record<string, string>>,
+    headers: Headers,
     signal: AbortSignal,
-  ): Promise<Dialed> {
-    const context = contextFor(identity)
-    if ('failed' in context) return Promise.resolve({ type: 'failed', why: context.failed })
+  ): Promise<RequestResult<TunnelSocket>> {
+    let context: SecureContext
+    try {
+      context = tlsContext(network.extraRoots, identity)
+    } catch (error) {
+      // What OpenSSL says of a certificate quotes nothing of it.
+      return requestFailed(`TLS takes no such certificate: ${causeOf(error)}`)
+    }
     const end = new AbortController()
     return new Promise((resolve) => {
       const address = new URL(url)
-      address.protocol = url.protocol === 'http:' ? 'ws:' : 'wss:'
+      address.protocol = plain ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
         // ws hands every option on to node:http, which takes a connection that is made later.
-        createConnection: connector(url, network, context.secure, end.signal) as never,
+        createConnection: connector(url, network, context, end.signal) as never,
         headers: { ...headers, 'user-agent': 'muster-runner' },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,
         perMessageDeflate: false,
       })
-      const give = (dialed: Dialed): void => {
+      const settle = (opened: RequestResult<TunnelSocket>): void => {
         signal.removeEventListener('abort', stop)
         clearTimeout(limit)
-        if (dialed.type !== 'open') {
+        if (!opened.ok) {
           socket.terminate()
           end.abort()
         }
-        resolve(dialed)
+        resolve(opened)
       }
-      const failed = (why: string): void => give({ type: 'failed', why })
+      const failed = (why: string): void => settle(requestFailed(why))
       const stop = (): void => failed('stopped')
       const limit = setTimeout(() => failed('no ready frame in time'), ATTEMPT_TIMEOUT * 2)
       signal.addEventListener('abort', stop)
       socket.on('error', (error) => failed(failureText(error, url)))
       socket.on('close', (code) => failed(`closed with ${code} before it was ready`))
-      socket.on('unexpected-response', async (_request, response) => give(await readRefusal(response)))
+      socket.on('unexpected-response', async (_request, response) => settle(await readRefusal(response)))
       socket.on('open', () => socket.send(frameText({ type: 'hello', version: TUNNEL_VERSION, instanceId })))
       socket.once('message', (data, isBinary) => {
         const frame = isBinary ? null : parseControlFrame(String(data))
@@ -124,7 +123,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
           return failed('the first frame was not the ready of this enrollment')
         }
         socket.removeAllListeners('close')
-        give({ type: 'open', link: new SocketLink(socket, identity) })
+        settle(ok(new ReadySocket(socket, identity)))
       })
     })
   }
@@ -132,21 +131,13 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
 
 const REFUSAL_BYTES = 16 * 1024
 
-/** The problem document of a refused upgrade. */
-async function readRefusal(response: IncomingMessage): Promise<Dialed> {
+/** The control plane said no to the upgrade, with a problem document where it was the control plane. */
+async function readRefusal(response: IncomingMessage): Promise<RequestResult<never>> {
   const status = response.statusCode ?? 0
-  const chunks: Buffer[] = []
-  let size = 0
-  try {
-    for await (const chunk of response) {
-      size += chunk.length
-      if (size > REFUSAL_BYTES) break
-      chunks.push(chunk)
-    }
-  } catch {
-    // Cut off: what there is will not be JSON.
-  }
-  const reading = readJson(Buffer.concat(chunks))
-  const code = reading.ok && isObject(reading.value) ? told(reading.value.code) : undefined
-  return { type: 'refused', status, code, why: `the upgrade was answered with HTTP ${status}${code ? ` ${code}` : ''}` }
+  // Cut off, what there is would not be JSON.
+  const body = await readUpTo(response, REFUSAL_BYTES).catch(() => null)
+  const reading = readJson(body ?? new Uint8Array())
+  const problem = reading.ok && isObject(reading.value) ? parseProblem(reading.value) : null
+  const code = problem === null ? '' : ` ${problem.code}`
+  return requestFailed(`the upgrade was answered with HTTP ${status}${code}`, { status, problem })
 }

@@ -4,17 +4,17 @@ import type { WebSocket } from 'ws'
 import { PING, PONG, parseControlFrame, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
 
+/** In milliseconds. With `PONG_WITHIN` half a minute: for so long may a dead tunnel look open. */
 const PING_EVERY = 20_000
-/** Together half a minute: for so long may a dead tunnel look open. */
 const PONG_WITHIN = 10_000
-/** A clean close waits for the other side this long. */
+/** A clean close waits for the other side this long, in milliseconds. */
 const CLOSE_GRACE = 1000
 const GOING_AWAY = 1001
 /** What the platform reports for a connection that ended without a close frame (RFC 6455 §7.4.1). */
 const ABNORMAL = 1006
 
-/** An open tunnel, as its keeper sees it. */
-export interface Link {
+/** An open tunnel, as the loop that keeps it open sees it. */
+export interface TunnelSocket {
   /** Whose certificate it was opened with. */
   readonly identity: Identity
   /** The close code. */
@@ -24,13 +24,14 @@ export interface Link {
   readonly close: () => Promise<void>
 }
 
-export class SocketLink implements Link {
+export class ReadySocket implements TunnelSocket {
   readonly identity: Identity
   readonly closed: Promise<number>
   onDrain: () => void = () => {}
   readonly #socket: WebSocket
   #silence: NodeJS.Timeout | undefined
 
+  /** `socket`: its `ready` frame came. */
   constructor(socket: WebSocket, identity: Identity) {
     this.#socket = socket
     this.identity = identity

@@ -1,44 +1,44 @@
-// Keeps a tunnel open: connects with the identity of the moment, makes the new connection before it breaks the old one
-// when the identity was renewed, and backs off.
+// Keeps a tunnel open: dials with the current identity, makes the new connection before it breaks the old one when the
+// identity was renewed, and backs off.
 
 import { type Milliseconds, milliseconds } from '../../protocol/time.ts'
 import { TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
+import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
 import type { Identity } from '../identity/identity.ts'
 import type { Log } from '../log.ts'
-import { backoff, CEILING } from '../renewal/backoff.ts'
-import { type Moment, mostElapsed, type Time } from '../renewal/clock.ts'
-import { TICK } from '../renewal/lifecycle.ts'
-import type { Dial, Dialed } from './dial.ts'
-import type { Link } from './socket.ts'
+import { BACKOFF_CEILING, backoff } from '../net/backoff.ts'
+import type { RequestFailure } from '../net/http.ts'
+import type { Dial } from './dial.ts'
+import type { TunnelSocket } from './socket.ts'
 
 export interface TunnelParts {
   readonly dial: Dial
-  readonly time: Time
+  readonly clocks: Clocks
   readonly random: () => number
   readonly log: Log
   /** The identity to connect with; null while there is none that lives. */
   readonly identity: () => Identity | null
-  /** The control plane no longer accepts the identity: a renewal says what is the matter. */
-  readonly onDoubt: () => void
+  /** The control plane no longer accepts the identity: a renewal says why. */
+  readonly onRejected: () => void
   readonly onChange: (open: boolean) => void
   readonly onDrain: () => void
 }
 
-/** A connection that lasted so long makes the failures before it forgotten. */
+/** A connection that lasted so long makes the failures before it forgotten. In milliseconds. */
 const STABLE = 60_000
 /** How long the former connection may be gone before the new one is ready, and the runner still be called ready. */
-const CROSSING = milliseconds(1000)
+const HANDOVER_GRACE = milliseconds(1000)
 
 export class Tunnel {
   readonly #parts: TunnelParts
-  #link: Link | null = null
-  #openedAt: Moment | null = null
+  #socket: TunnelSocket | null = null
+  #openedAt: ClockReading | null = null
   #failures = 0
   #wait = milliseconds(0)
-  #failedAt: Moment | null = null
+  #failedAt: ClockReading | null = null
   #dialing = false
-  /** The control plane let go of the former connection before it said that the new one is ready. */
-  #crossed = false
+  /** The control plane closed the former connection before it said that the new one is ready. */
+  #formerClosed = false
   #wake = new AbortController()
   readonly #stop = new AbortController()
 
@@ -47,7 +47,7 @@ export class Tunnel {
   }
 
   get open(): boolean {
-    return this.#link !== null
+    return this.#socket !== null
   }
 
   /** Something changed: another identity, or a stop. */
@@ -56,91 +56,90 @@ export class Tunnel {
   }
 
   async run(): Promise<void> {
-    const { time } = this.#parts
+    const { clocks } = this.#parts
     while (!this.#stop.signal.aborted) {
       const left = this.#untilDial()
       if (left > 0) {
-        await time.sleep(milliseconds(Math.min(left, TICK)), this.#wake.signal)
+        await clocks.sleep(milliseconds(Math.min(left, TICK)), this.#wake.signal)
         if (this.#wake.signal.aborted) this.#wake = new AbortController()
-      } else await this.#connect()
+      } else await this.#open()
     }
   }
 
   async stop(): Promise<void> {
     this.#stop.abort()
     this.wake()
-    await this.#link?.close()
+    await this.#socket?.close()
   }
 
   /** How long until a connection shall be made; `TICK` while there is nothing to make. */
   #untilDial(): Milliseconds {
-    const { identity, time } = this.#parts
+    const { clocks, identity } = this.#parts
     const current = identity()
-    if (current === null || this.#link?.identity === current) return TICK
+    if (current === null || this.#socket?.identity === current) return TICK
     if (this.#failedAt === null) return milliseconds(0)
-    return milliseconds(this.#wait - mostElapsed(this.#failedAt, time.now()))
+    return milliseconds(this.#wait - mostElapsed(this.#failedAt, clocks.now()))
   }
 
-  async #connect(): Promise<void> {
-    const { dial, identity, onChange, onDrain } = this.#parts
+  async #open(): Promise<void> {
+    const { clocks, dial, identity, onChange, onDrain } = this.#parts
     const current = identity()
     if (current === null) return
-    this.#crossed = false
+    this.#formerClosed = false
     this.#dialing = true
-    const dialed = await dial(current, this.#stop.signal)
+    const opened = await dial(current, this.#stop.signal)
     this.#dialing = false
-    const former = this.#link
-    if (dialed.type !== 'open') {
-      if (this.#crossed && former !== null) this.#gone(former)
-      return this.#failed(dialed)
+    const former = this.#socket
+    if (!opened.ok) {
+      if (this.#formerClosed && former !== null) this.#drop(former)
+      return this.#failed(opened.error)
     }
-    const { link } = dialed
-    if (this.#stop.signal.aborted) return link.close()
-    this.#link = link
-    this.#openedAt = this.#parts.time.now()
+    const socket = opened.value
+    if (this.#stop.signal.aborted) return socket.close()
+    this.#socket = socket
+    this.#openedAt = clocks.now()
     this.#failedAt = null
-    link.onDrain = onDrain
-    link.closed.then((code) => this.#closed(link, code))
+    socket.onDrain = onDrain
+    socket.closed.then((code) => this.#closed(socket, code))
     if (former === null) onChange(true)
     else await former.close()
   }
 
-  #failed(dialed: Exclude<Dialed, { type: 'open' }>): void {
+  #failed({ why, problem }: RequestFailure): void {
     if (this.#stop.signal.aborted) return
-    const refused = dialed.type === 'refused' && (dialed.code === 'attestation_invalid' || dialed.code === 'banned')
-    this.#backOff('tunnel could not be opened', { why: dialed.why })
-    if (refused) this.#parts.onDoubt()
+    this.#backOff('tunnel could not be opened', { why })
+    if (problem?.code === 'attestation_invalid' || problem?.code === 'banned') this.#parts.onRejected()
   }
 
-  #closed(link: Link, code: number): void {
-    const { onDoubt, time } = this.#parts
+  #closed(socket: TunnelSocket, code: number): void {
+    const { clocks, onRejected } = this.#parts
     // One that was replaced by a newer of ours closes as it should.
-    if (this.#link !== link) return
+    if (this.#socket !== socket) return
     if (this.#dialing && code === TUNNEL_CLOSE.replaced) {
-      this.#crossed = true
-      void time.sleep(CROSSING, this.#stop.signal).then(() => this.#gone(link))
+      this.#formerClosed = true
+      void clocks.sleep(HANDOVER_GRACE, this.#stop.signal).then(() => this.#drop(socket))
       return
     }
-    if (this.#openedAt !== null && mostElapsed(this.#openedAt, time.now()) >= STABLE) this.#failures = 0
+    if (this.#openedAt !== null && mostElapsed(this.#openedAt, clocks.now()) >= STABLE) this.#failures = 0
     if (!this.#stop.signal.aborted) {
       this.#backOff('tunnel closed', { code }, code === TUNNEL_CLOSE.replaced)
-      if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.standingLost) onDoubt()
+      if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.standingLost) onRejected()
     }
-    this.#gone(link)
+    this.#drop(socket)
     this.wake()
   }
 
-  #gone(link: Link): void {
-    if (this.#link !== link) return
-    this.#link = null
+  #drop(socket: TunnelSocket): void {
+    if (this.#socket !== socket) return
+    this.#socket = null
     this.#parts.onChange(false)
   }
 
   #backOff(message: string, fields: Readonly<Record<string, string | number>>, replaced = false): void {
-    const { log, random, time } = this.#parts
+    const { clocks, log, random } = this.#parts
     this.#failures += 1
-    this.#failedAt = time.now()
-    this.#wait = replaced ? CEILING : backoff(this.#failures, random())
+    this.#failedAt = clocks.now()
+    this.#wait = replaced ? BACKOFF_CEILING : backoff(this.#failures, random())
     log('warn', replaced ? 'another connection uses this identity' : message, {
       ...fields,
       retryInSeconds: Math.ceil(this.#wait / 1000),

@@ -35,7 +35,7 @@ afterEach(async () => {
 async function boot(env: NodeJS.ProcessEnv, certificates?: string, later = 0): Promise<Harness> {
   const harness = new Harness(plane, env, {}, certificates)
   running.push(harness)
-  harness.time.wall += later
+  harness.clocks.wall += later
   await harness.settle()
   return harness
 }
@@ -144,7 +144,7 @@ describe('identity.json', () => {
   test('past its window is set aside, and without a token that is said at once', async () => {
     const folder = folderWith(good)
     const harness = await boot({ RUNNER_IDENTITY_DIR: folder }, undefined, 22 * MINUTE)
-    expect(harness.ending).toEqual({
+    expect(harness.exit).toEqual({
       exitCode: 78,
       messages: ['RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN'],
     })
@@ -219,13 +219,13 @@ describe('a provisioned certificate', () => {
     writeFileSync(join(folder, 'ca.pem'), issuer.pem)
     return folder
   }
-  const WITHOUT_DOOR = { RUNNER_ENROLL_URL: '', RUNNER_TUNNEL_URL: 'wss://muster.test' }
+  const WITHOUT_ENROLLMENT = { RUNNER_ENROLL_URL: '', RUNNER_TUNNEL_URL: 'wss://muster.test' }
 
   test('wins over all else: its boot line, the variables that it overrides, no enrollment, no persisted identity', async () => {
     const folder = write(await provision(30))
     const identityDir = scratchDir()
     const harness = await boot(
-      { ...WITHOUT_DOOR, RUNNER_BOOTSTRAP_TOKEN: 't', AWS_REGION: 'us-east-1', RUNNER_IDENTITY_DIR: identityDir },
+      { ...WITHOUT_ENROLLMENT, RUNNER_BOOTSTRAP_TOKEN: 't', AWS_REGION: 'us-east-1', RUNNER_IDENTITY_DIR: identityDir },
       folder,
     )
     const at = harness.lines.findIndex(({ message }) => message === 'using provisioned cert')
@@ -252,14 +252,14 @@ describe('a provisioned certificate', () => {
       [certificate.replaceAll('\n', '\\n'), key.replaceAll('\n', '\r\n')],
       [join(folder, 'cert.pem'), join(folder, 'key.pem')],
     ] as const) {
-      const harness = await boot({ ...WITHOUT_DOOR, RUNNER_CERT_PEM: cert, RUNNER_KEY_PEM: pemOfKey })
+      const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: cert, RUNNER_KEY_PEM: pemOfKey })
       expect(harness.messages()).toContain('ready')
     }
   })
 
   test('needs somewhere to go', async () => {
     const harness = await boot({ RUNNER_ENROLL_URL: '' }, write(await provision(30)))
-    expect(harness.ending).toEqual({
+    expect(harness.exit).toEqual({
       exitCode: 78,
       messages: ['provisioned cert requires RUNNER_TUNNEL_URL or RUNNER_ENROLL_URL'],
     })
@@ -267,21 +267,21 @@ describe('a provisioned certificate', () => {
 
   test('without its key, or a key without a certificate, is a mistake', async () => {
     const { certificate, key } = await provision(30)
-    const alone = await boot({ ...WITHOUT_DOOR, RUNNER_CERT_PEM: certificate })
-    expect(alone.ending).toEqual({ exitCode: 78, messages: ['RUNNER_CERT_PEM is given without RUNNER_KEY_PEM'] })
-    const keyAlone = await boot({ ...WITHOUT_DOOR, RUNNER_KEY_PEM: key })
-    expect(keyAlone.ending).toEqual({ exitCode: 78, messages: ['RUNNER_KEY_PEM is given without RUNNER_CERT_PEM'] })
-    const other = await boot({ ...WITHOUT_DOOR, RUNNER_CERT_PEM: certificate, RUNNER_KEY_PEM: newKeyPem() })
-    expect(other.ending?.messages).toEqual(['RUNNER_CERT_PEM: the key is not the key of the certificate'])
-    const path = await boot({ ...WITHOUT_DOOR, RUNNER_CERT_PEM: '/nowhere/c.pem', RUNNER_KEY_PEM: key })
-    expect(path.ending?.messages).toEqual([
+    const alone = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: certificate })
+    expect(alone.exit).toEqual({ exitCode: 78, messages: ['RUNNER_CERT_PEM is given without RUNNER_KEY_PEM'] })
+    const keyAlone = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_KEY_PEM: key })
+    expect(keyAlone.exit).toEqual({ exitCode: 78, messages: ['RUNNER_KEY_PEM is given without RUNNER_CERT_PEM'] })
+    const other = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: certificate, RUNNER_KEY_PEM: newKeyPem() })
+    expect(other.exit?.messages).toEqual(['RUNNER_CERT_PEM: the key is not the key of the certificate'])
+    const path = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: '/nowhere/c.pem', RUNNER_KEY_PEM: key })
+    expect(path.exit?.messages).toEqual([
       'RUNNER_CERT_PEM is neither a PEM nor the path of a file that can be read (ENOENT)',
     ])
   })
 
   test('of another tenant than the declared one refuses to start, before secrets', async () => {
-    const harness = await boot({ ...WITHOUT_DOOR, RUNNER_TENANT: 'umbrella' }, write(await provision(30)))
-    expect(harness.ending).toEqual({
+    const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_TENANT: 'umbrella' }, write(await provision(30)))
+    expect(harness.exit).toEqual({
       exitCode: 78,
       messages: ['RUNNER_TENANT=umbrella but this runner enrolled as acme: refusing to start'],
     })
@@ -289,7 +289,7 @@ describe('a provisioned certificate', () => {
   })
 
   test('that nothing renews warns at two thirds and daily, then errs hourly with the date, not ready, still up', async () => {
-    const harness = await boot(WITHOUT_DOOR, write(await provision(30)))
+    const harness = await boot(WITHOUT_ENROLLMENT, write(await provision(30)))
     const said = (level: string) => harness.lines.filter((line) => line.level === level && line.notAfter !== undefined)
     const jump = async (duration: number) => {
       harness.suspend(duration)
@@ -311,14 +311,14 @@ describe('a provisioned certificate', () => {
     expect(harness.agent.unready).toBe('no live certificate')
     await jump(HOUR)
     expect(said('error')).toHaveLength(2)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
   })
 
   test('that an operator replaces is taken up, and the tunnel opened with it', async () => {
     const folder = write(await provision(1))
-    const harness = await boot(WITHOUT_DOOR, folder)
+    const harness = await boot(WITHOUT_ENROLLMENT, folder)
     harness.suspend(2 * DAY)
-    harness.links[0]?.end(4001)
+    harness.sockets[0]?.end(4001)
     await harness.pass(31 * SECOND)
     expect(harness.agent.unready).toBe('no live certificate')
     const next = await provision(60)
@@ -331,7 +331,7 @@ describe('a provisioned certificate', () => {
 
   test('half replaced is left alone until both halves are there', async () => {
     const folder = write(await provision(30))
-    const harness = await boot(WITHOUT_DOOR, folder)
+    const harness = await boot(WITHOUT_ENROLLMENT, folder)
     const before = harness.agent.identity
     const next = await provision(60)
     writeFileSync(join(folder, 'cert.pem'), next.certificate)
@@ -350,15 +350,15 @@ describe('a provisioned certificate', () => {
 
   test('whose chain is half written is left alone until it is whole, and at boot is a mistake', async () => {
     const folder = write(await provision(30))
-    const harness = await boot(WITHOUT_DOOR, folder)
+    const harness = await boot(WITHOUT_ENROLLMENT, folder)
     const before = harness.agent.identity
     const next = await provision(60)
     write(next, folder)
     writeFileSync(join(folder, 'cert.pem'), next.certificate + issuer.pem.slice(0, 200))
     await harness.pass(31 * SECOND)
     expect(harness.agent.identity).toBe(before)
-    const late = await boot(WITHOUT_DOOR, folder)
-    expect(late.ending).toEqual({
+    const late = await boot(WITHOUT_ENROLLMENT, folder)
+    expect(late.exit).toEqual({
       exitCode: 78,
       messages: ['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'],
     })
@@ -367,7 +367,7 @@ describe('a provisioned certificate', () => {
     expect(harness.agent.identity?.certificate).toBe(next.certificate)
   })
 
-  test('is renewed where there is a door to ask', async () => {
+  test('is renewed where there is a control plane to ask', async () => {
     plane.issuing.organizationalUnit = 'provisioned:'
     plane.enrollmentId = '01a227d6-456c-7e63-afe4-79a0e771d070'
     const folder = write(await provision(30))
@@ -384,7 +384,7 @@ describe('a provisioned certificate', () => {
     plane.respond = () => problem(401, 'attestation_invalid')
     harness.suspend(20 * DAY)
     await harness.pass(MINUTE)
-    expect(harness.ending?.exitCode).toBe(75)
-    expect(harness.ending?.messages.at(-1)).toBe('a provisioned certificate that cannot be renewed must be issued anew')
+    expect(harness.exit?.exitCode).toBe(75)
+    expect(harness.exit?.messages.at(-1)).toBe('a provisioned certificate that cannot be renewed must be issued anew')
   })
 })

@@ -13,10 +13,10 @@ import { Settings } from '../../../src/runner/environment/settings.ts'
 import { type Identity, readIdentity } from '../../../src/runner/identity/identity.ts'
 import { newRequestKey } from '../../../src/runner/identity/keys.ts'
 import type { Network } from '../../../src/runner/net/connection.ts'
-import { poster } from '../../../src/runner/net/http.ts'
+import { poster, type RequestResult } from '../../../src/runner/net/http.ts'
 import { NO_PROXY_AT_ALL, proxyFor, readProxySettings } from '../../../src/runner/net/proxy.ts'
-import { type Dialed, dialer } from '../../../src/runner/tunnel/dial.ts'
-import { SocketLink } from '../../../src/runner/tunnel/socket.ts'
+import { dialer } from '../../../src/runner/tunnel/dial.ts'
+import { ReadySocket, type TunnelSocket } from '../../../src/runner/tunnel/socket.ts'
 import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
 import { scratchDir } from '../harness.ts'
 
@@ -25,9 +25,8 @@ const never = new AbortController().signal
 
 /** The first answer, or the complaint. */
 const say = (url: string, network = DIRECT, timeout = 300): Promise<string> =>
-  poster(network, timeout)(new URL(url), '{}', never).then(
-    ({ status }) => `HTTP ${status}`,
-    (error) => error.message,
+  poster(network, timeout)(new URL(url), '{}', never).then((answer) =>
+    answer.ok ? `HTTP ${answer.value.status}` : answer.error.why,
   )
 
 const open: { close: () => unknown }[] = []
@@ -133,11 +132,10 @@ describe('TLS', () => {
     const settings = new Settings({ RUNNER_CA_PEM: path })
     const { network } = readConfig({}, settings, {}, '/nonexistent')
     const post = poster(network, 5000)
-    const ask = () =>
-      post(new URL(`${plane.url}/nowhere`), '{}', never).then(
-        ({ status }) => status,
-        () => null,
-      )
+    const ask = async () => {
+      const answer = await post(new URL(`${plane.url}/nowhere`), '{}', never)
+      return answer.ok ? answer.value.status : null
+    }
     expect(await ask()).toBeNull()
     writeFileSync(path, root)
     expect(await ask()).toBe(404)
@@ -207,7 +205,7 @@ describe('TLS', () => {
 
   describe('and the tunnel', () => {
     let identity: Identity
-    const dial = (network: Network = { ...DIRECT, extraRoots: () => root }): Promise<Dialed> => {
+    const dial = (network: Network = { ...DIRECT, extraRoots: () => root }): Promise<RequestResult<TunnelSocket>> => {
       const url = new URL(plane.url)
       return dialer(url, network, poster(network), 'build-7')(identity, never)
     }
@@ -216,15 +214,17 @@ describe('TLS', () => {
       const { key, csr, nonce } = await newRequestKey()
       const attestation = { mode: 'bootstrap-token' }
       const answer = await plane.issue({ body: { attestation, csr, challengeNonce: nonce } })
-      identity = readIdentity({ ...answer, key }) as Identity
+      const read = readIdentity({ ...answer, key })
+      if (!read.ok) throw new Error(read.error)
+      identity = read.value
     })
 
     test('shows the certificate in TLS, says hello and is ready', async () => {
       const dialed = await dial()
-      expect(dialed.type).toBe('open')
+      expect(dialed.ok).toBe(true)
       expect(JSON.parse(plane.hellos.at(-1) ?? '')).toEqual({ type: 'hello', version: 1, instanceId: 'build-7' })
       expect(plane.upgrades[0]).not.toHaveProperty('muster-proof')
-      if (dialed.type === 'open') await dialed.link.close()
+      if (dialed.ok) await dialed.value.close()
     })
 
     test('signs a challenge where the certificate is not seen, and does so at once the next time', async () => {
@@ -235,9 +235,9 @@ describe('TLS', () => {
       const connectTunnel = dialer(url, network, poster(network), 'build-7')
       for (const upgrades of [2, 3]) {
         const dialed = await connectTunnel(identity, never)
-        expect(dialed.type).toBe('open')
+        expect(dialed.ok).toBe(true)
         expect(plane.upgrades).toHaveLength(upgrades)
-        if (dialed.type === 'open') await dialed.link.close()
+        if (dialed.ok) await dialed.value.close()
       }
       const { verify, X509Certificate } = await import('node:crypto')
       const headers = plane.upgrades.at(-1)
@@ -252,7 +252,7 @@ describe('TLS', () => {
       const chain = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
       const network = { ...DIRECT, extraRoots: () => root }
       const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
-      expect((await connectTunnel({ ...identity, chain }, never)).type).toBe('failed')
+      expect(await connectTunnel({ ...identity, chain }, never)).toMatchObject({ ok: false, error: { status: null } })
     })
 
     test('that is stopped while a proxy keeps silent closes the connection to it', async () => {
@@ -267,15 +267,18 @@ describe('TLS', () => {
       const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
       const network = { proxies, extraRoots: () => root }
       const connectTunnel = dialer(new URL('https://far.test'), network, poster(network), 'build-7')
-      expect(await connectTunnel(identity, stop.signal)).toEqual({ type: 'failed', why: 'stopped' })
+      expect(await connectTunnel(identity, stop.signal)).toMatchObject({
+        ok: false,
+        error: { status: null, why: 'stopped' },
+      })
       await closed.promise
     })
 
     test('tells a refusal by its code', async () => {
       plane.onUpgrade = () => problem(403, 'banned')
-      expect(await dial()).toMatchObject({ type: 'refused', status: 403, code: 'banned' })
+      expect(await dial()).toMatchObject({ error: { status: 403, problem: { code: 'banned' } } })
       plane.onUpgrade = () => ({ status: 502, body: '<html>' })
-      expect(await dial()).toMatchObject({ type: 'refused', status: 502, code: undefined })
+      expect(await dial()).toMatchObject({ error: { status: 502, problem: null } })
     })
 
     test.each<[string, string]>([
@@ -285,19 +288,22 @@ describe('TLS', () => {
       ['is too long', JSON.stringify({ type: 'ready', enrollmentId: 'x'.repeat(5000) })],
     ])('whose first frame %s is not open', async (_name, frame) => {
       plane.onHello = (socket) => socket.send(frame)
-      expect((await dial()).type).toBe('failed')
+      expect(await dial()).toMatchObject({ ok: false, error: { status: null } })
       plane.onHello = (socket) => plane.sendReady(socket)
     })
 
     test('of an unknown CA is not open, and names RUNNER_CA_PEM', async () => {
-      expect(await dial(DIRECT)).toMatchObject({ type: 'failed', why: expect.stringContaining('RUNNER_CA_PEM') })
+      expect(await dial(DIRECT)).toMatchObject({
+        ok: false,
+        error: { status: null, why: expect.stringContaining('RUNNER_CA_PEM') },
+      })
     })
 
     test('tells why it closed, hears a drain, and takes anything else for a protocol error', async () => {
       const dialed = await dial()
-      if (dialed.type !== 'open') throw new Error('not open')
+      if (!dialed.ok) throw new Error('not open')
       let drained = 0
-      dialed.link.onDrain = () => {
+      dialed.value.onDrain = () => {
         drained += 1
       }
       const socket = plane.sockets.at(-1)
@@ -308,15 +314,15 @@ describe('TLS', () => {
       expect(await closed).toBe(4000)
       expect(drained).toBe(1)
       const other = await dial()
-      if (other.type !== 'open') throw new Error('not open')
+      if (!other.ok) throw new Error('not open')
       plane.sockets.at(-1)?.close(4003)
-      expect(await other.link.closed).toBe(4003)
+      expect(await other.value.closed).toBe(4003)
     })
   })
 })
 
 describe('an open tunnel', () => {
-  const link = () => {
+  const openTunnel = () => {
     const sent: string[] = []
     const socket = Object.assign(new EventEmitter(), {
       readyState: 1,
@@ -326,7 +332,7 @@ describe('an open tunnel', () => {
       close: () => {},
     })
     let code: number | null = null
-    void new SocketLink(socket as never, {} as Identity).closed.then((one) => {
+    void new ReadySocket(socket as never, {} as Identity).closed.then((one) => {
       code = one
     })
     return { sent, socket, code: () => code }
@@ -339,7 +345,7 @@ describe('an open tunnel', () => {
   })
 
   test('that nobody answers any more is given up within thirty seconds', async () => {
-    const { sent, code } = link()
+    const { sent, code } = openTunnel()
     await vi.advanceTimersByTimeAsync(30_000)
     expect(sent).toEqual(['ping'])
     expect(code()).toBe(1006)
@@ -348,7 +354,7 @@ describe('an open tunnel', () => {
   })
 
   test('whose pings are answered stays', async () => {
-    const { sent, socket, code } = link()
+    const { sent, socket, code } = openTunnel()
     for (let second = 0; second < 600; second++) {
       const before = sent.length
       await vi.advanceTimersByTimeAsync(1000)

@@ -3,6 +3,7 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { requestFailed } from '../../../src/runner/net/http.ts'
 import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
 import { Harness, HOUR, kubernetesToken, MINUTE, SECOND, scratchDir } from '../harness.ts'
 
@@ -118,7 +119,7 @@ describe('retries', () => {
     plane.respond = unavailable
     const harness = start()
     await harness.pass(12 * HOUR)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     plane.respond = () => undefined
     await harness.pass(10 * MINUTE)
     expect(harness.messages()).toContain('ready')
@@ -137,7 +138,7 @@ describe('refusals', () => {
     const harness = start()
     await harness.pass(MINUTE)
     expect(plane.enrolls).toHaveLength(3)
-    expect(harness.ending?.exitCode).toBe(77)
+    expect(harness.exit?.exitCode).toBe(77)
     const refused = harness.lines.filter(({ message }) => message.startsWith('enrollment refused'))
     expect(refused[0]).toMatchObject({
       level: 'error',
@@ -158,23 +159,23 @@ describe('refusals', () => {
     expect(harness.lines.at(-1)).toMatchObject({ iss: claims.iss, aud: claims.aud, sub: claims.sub, exp: claims.exp })
     writeFileSync(path, kubernetesToken({ ...claims, exp: 4e9 + 1 }))
     await harness.pass(9 * MINUTE)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     expect(plane.enrolls[1]?.body.attestation.token).toBe(kubernetesToken({ ...claims, exp: 4e9 + 1 }))
     await harness.pass(2 * MINUTE)
-    expect(harness.ending?.exitCode).toBe(77)
-    expect(harness.time.steady).toBeLessThanOrEqual(11 * MINUTE)
+    expect(harness.exit?.exitCode).toBe(77)
+    expect(harness.clocks.monotonic).toBeLessThanOrEqual(11 * MINUTE)
   })
 
   test('by a ban end it at once with 77, at enrollment and at renewal', async () => {
     plane.next.push(() => problem(403, 'banned'))
     const first = start()
     await first.settle()
-    expect(first.ending?.exitCode).toBe(77)
+    expect(first.exit?.exitCode).toBe(77)
     expect(plane.enrolls).toHaveLength(1)
     const second = await ready()
     plane.respond = () => problem(403, 'banned')
     await second.pass(10 * MINUTE)
-    expect(second.ending?.exitCode).toBe(77)
+    expect(second.exit?.exitCode).toBe(77)
   })
 
   test.each(['request_malformed', 'csr_invalid', 'nonce_mismatch'] as const)(
@@ -184,7 +185,7 @@ describe('refusals', () => {
       const harness = start()
       await harness.pass(MINUTE)
       expect(plane.enrolls).toHaveLength(3)
-      expect(harness.ending?.exitCode).toBe(70)
+      expect(harness.exit?.exitCode).toBe(70)
     },
   )
 })
@@ -203,8 +204,8 @@ describe('renewal', () => {
   test('opens the new tunnel before it closes the old', async () => {
     const harness = await ready()
     await harness.pass(10 * MINUTE)
-    expect(harness.links).toHaveLength(2)
-    expect(harness.links.map(({ isClosed }) => isClosed)).toEqual([true, false])
+    expect(harness.sockets).toHaveLength(2)
+    expect(harness.sockets.map(({ isClosed }) => isClosed)).toEqual([true, false])
     expect(harness.agent.unready).toBeNull()
     expect(harness.messages()).not.toContain('not ready: no open tunnel')
   })
@@ -217,7 +218,7 @@ describe('renewal', () => {
     plane.respond = ({ body }) =>
       body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
     await harness.pass(11 * MINUTE)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     expect(harness.announced).toEqual(['enrolled', 'ready', 'enrolled'])
     expect(modes().filter((mode) => mode === 'kubernetes')).toHaveLength(2)
   })
@@ -227,12 +228,12 @@ describe('renewal', () => {
     plane.respond = ({ body }) =>
       body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
     await bootstrapped.pass(11 * MINUTE)
-    expect(bootstrapped.ending?.exitCode).toBe(75)
+    expect(bootstrapped.exit?.exitCode).toBe(75)
     expect(modes().filter((mode) => mode === 'mtls-renewal')).toHaveLength(3)
     plane.requests.length = 0
     const minted = await ready({ RUNNER_TOKEN: 'muster_rt_secret' })
     await minted.pass(11 * MINUTE)
-    expect(minted.ending).toBeNull()
+    expect(minted.exit).toBeNull()
     expect(modes()).toEqual(['runner-token', 'mtls-renewal', 'mtls-renewal', 'mtls-renewal', 'runner-token'])
     expect(minted.announced).toEqual(['enrolled', 'ready', 'enrolled'])
   })
@@ -253,7 +254,7 @@ describe('renewal', () => {
     const harness = await ready()
     plane.respond = unavailable
     await harness.pass(22 * MINUTE)
-    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+    expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
     expect(harness.messages('error').at(-1)).toBe(LOST)
   })
 
@@ -261,16 +262,16 @@ describe('renewal', () => {
     const harness = await ready()
     plane.respond = () => problem(401, 'renewal_window_passed')
     await harness.pass(10 * MINUTE)
-    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+    expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
   })
 
   test('switched off warns once at boot and ends with the certificate, exit 75', async () => {
     const harness = await ready({ RUNNER_CERT_RENEWAL: 'off' })
     expect(harness.messages('warn')).toHaveLength(1)
     await harness.pass(14 * MINUTE)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     await harness.pass(MINUTE + SECOND)
-    expect(harness.ending?.exitCode).toBe(75)
+    expect(harness.exit?.exitCode).toBe(75)
     expect(modes()).toEqual(['bootstrap-token'])
   })
 
@@ -292,11 +293,11 @@ describe('the tunnel', () => {
     'closed with %i is not ready at once, and opened again after the backoff',
     async (code) => {
       const harness = await ready()
-      harness.links[0]?.end(code)
+      harness.sockets[0]?.end(code)
       await harness.settle()
       expect(harness.agent.unready).toBe('no open tunnel')
       await harness.pass(900)
-      expect(harness.links).toHaveLength(1)
+      expect(harness.sockets).toHaveLength(1)
       await harness.pass(SECOND)
       expect(harness.agent.unready).toBeNull()
       expect(harness.announced).toEqual(['enrolled', 'ready', 'ready'])
@@ -307,58 +308,58 @@ describe('the tunnel', () => {
     const harness = await ready()
     const waits: unknown[] = []
     for (let i = 0; i < 4; i++) {
-      harness.links.at(-1)?.end(1012)
+      harness.sockets.at(-1)?.end(1012)
       await harness.settle()
       waits.push(harness.lines.findLast(({ message }) => message === 'tunnel closed')?.retryInSeconds)
       await harness.pass(10 * SECOND)
     }
     expect(waits).toEqual([1, 2, 4, 8])
     await harness.pass(61 * SECOND)
-    harness.links.at(-1)?.end(1012)
+    harness.sockets.at(-1)?.end(1012)
     await harness.settle()
     expect(harness.lines.findLast(({ message }) => message === 'tunnel closed')?.retryInSeconds).toBe(1)
   })
 
   test('closed with 4001 renews, then connects with the new certificate', async () => {
     const harness = await ready()
-    harness.links[0]?.end(4001)
+    harness.sockets[0]?.end(4001)
     await harness.pass(2 * SECOND)
     expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
-    expect(harness.links[1]?.identity).toBe(harness.agent.identity)
+    expect(harness.sockets[1]?.identity).toBe(harness.agent.identity)
   })
 
   test('closed with 4002 waits five minutes and says that another connection uses the identity', async () => {
     const harness = await ready()
-    harness.links[0]?.end(4002)
+    harness.sockets[0]?.end(4002)
     await harness.pass(4 * MINUTE)
     expect(harness.messages('warn')).toContain('another connection uses this identity')
-    expect(harness.links).toHaveLength(1)
+    expect(harness.sockets).toHaveLength(1)
     await harness.pass(MINUTE + SECOND)
-    expect(harness.links).toHaveLength(2)
+    expect(harness.sockets).toHaveLength(2)
   })
 
   test('closed with 4003 renews once, and a ban in the answer ends it with 77', async () => {
     const harness = await ready()
     plane.respond = () => problem(403, 'banned')
-    harness.links[0]?.end(4003)
+    harness.sockets[0]?.end(4003)
     await harness.settle()
     expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
-    expect(harness.ending?.exitCode).toBe(77)
+    expect(harness.exit?.exitCode).toBe(77)
   })
 
   test('let go of before the new one is ready is no gap, and nobody else’s connection', async () => {
     const harness = await ready()
-    const [former] = harness.links
+    const [former] = harness.sockets
     harness.dialing = () => former?.end(4002)
     await harness.pass(10 * MINUTE)
-    expect(harness.links).toHaveLength(2)
+    expect(harness.sockets).toHaveLength(2)
     expect(harness.agent.unready).toBeNull()
     expect(harness.messages('warn')).toEqual([])
   })
 
   test('let go of while the new one takes long is not ready after a second, until it is', async () => {
     const harness = await ready()
-    const [former] = harness.links
+    const [former] = harness.sockets
     const answered = Promise.withResolvers<void>()
     harness.dialing = () => {
       former?.end(4002)
@@ -378,9 +379,9 @@ describe('the tunnel', () => {
 
   test('let go of, and the new one fails, is not ready', async () => {
     const harness = await ready()
-    const [former] = harness.links
+    const [former] = harness.sockets
     harness.dialing = () => former?.end(4002)
-    harness.dials.push({ type: 'failed', why: 'reset' })
+    harness.dials.push(requestFailed('reset'))
     await harness.pass(8 * MINUTE + 30 * SECOND)
     const dialed = harness.dialed
     while (harness.dialed === dialed) await harness.pass(SECOND)
@@ -391,20 +392,21 @@ describe('the tunnel', () => {
 
   test('refused at the upgrade renews to learn why', async () => {
     const harness = start()
-    harness.dials.push({ type: 'refused', status: 403, code: 'banned', why: 'HTTP 403' })
+    const banned = { code: 'banned', detail: undefined, requestId: undefined }
+    harness.dials.push(requestFailed('HTTP 403', { status: 403, problem: banned }))
     plane.next.push(
       () => undefined,
       () => problem(403, 'banned'),
     )
     await harness.settle()
-    expect(harness.ending?.exitCode).toBe(77)
+    expect(harness.exit?.exitCode).toBe(77)
   })
 
   test('drained by an operator ends the runner with 0', async () => {
     const harness = await ready()
-    harness.links[0]?.onDrain()
+    harness.sockets[0]?.onDrain()
     expect((await harness.done).exitCode).toBe(0)
-    expect(harness.links[0]?.isClosed).toBe(true)
+    expect(harness.sockets[0]?.isClosed).toBe(true)
   })
 })
 
@@ -440,13 +442,13 @@ describe('clocks', () => {
     expect(harness.agent.unready).toBe('no live certificate')
     plane.respond = () => problem(401, 'renewal_window_passed')
     await harness.pass(30 * SECOND)
-    expect(harness.ending).toEqual({ exitCode: 75, messages: [LOST] })
+    expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
   })
 
   test('clock-back-1h: no storm, the certificate is kept and renewed in its time', async () => {
     const harness = await ready()
     await harness.pass(5 * MINUTE)
-    harness.time.wall -= HOUR
+    harness.clocks.wall -= HOUR
     await harness.pass(4 * MINUTE)
     expect(modes()).toHaveLength(1)
     expect(harness.agent.unready).toBeNull()
@@ -457,15 +459,15 @@ describe('clocks', () => {
   test('clock-forward-10y: the identity is kept and the control plane decides; on return it goes on', async () => {
     const harness = await ready()
     plane.respond = unavailable
-    harness.time.wall += 315_360_000 * SECOND
+    harness.clocks.wall += 315_360_000 * SECOND
     await harness.pass(3 * MINUTE)
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     expect(harness.agent.unready).toBe('no live certificate')
-    harness.time.wall -= 315_360_000 * SECOND
+    harness.clocks.wall -= 315_360_000 * SECOND
     plane.respond = () => undefined
     await harness.pass(5 * MINUTE)
     expect(harness.agent.unready).toBeNull()
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
   })
 
   test('timer-overflow: a certificate of most of a year is renewed after months, with no timer above 30 s', async () => {
@@ -476,7 +478,7 @@ describe('clocks', () => {
     harness.suspend(205 * 24 * HOUR)
     await harness.pass(30 * SECOND)
     expect(modes()).toHaveLength(2)
-    expect(harness.time.longest).toBeLessThanOrEqual(30 * SECOND)
+    expect(harness.clocks.longest).toBeLessThanOrEqual(30 * SECOND)
   })
 
   test('life-shorter-than-interval: a certificate of a minute is renewed at about 40 s', async () => {
@@ -496,7 +498,7 @@ describe('clocks', () => {
       await harness.settle()
       const before = plane.enrolls.length
       while (plane.enrolls.length === before) await harness.pass(SECOND)
-      due.push(harness.time.steady / SECOND)
+      due.push(harness.clocks.monotonic / SECOND)
       await harness.stop()
     }
     expect(Math.max(...due)).toBeLessThanOrEqual(601)
@@ -505,7 +507,7 @@ describe('clocks', () => {
 
   test('skew past 30 s is logged once, and changes nothing', async () => {
     const harness = start()
-    plane.issuing.clock = () => harness.time.wall + 2 * HOUR
+    plane.issuing.clock = () => harness.clocks.wall + 2 * HOUR
     await harness.pass(12 * MINUTE)
     expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
     const told = harness.lines.filter(({ skewSeconds }) => skewSeconds !== undefined)
@@ -525,14 +527,14 @@ describe('RUNNER_TENANT and --runner-id', () => {
     const harness = start(env)
     await harness.settle()
     const message = 'RUNNER_TENANT=umbrella but this runner enrolled as acme: refusing to start'
-    expect(harness.ending).toEqual({ exitCode: 78, messages: [message] })
+    expect(harness.exit).toEqual({ exitCode: 78, messages: [message] })
     expect(harness.lines.map(({ state }) => state)).not.toContain('connect')
     expect(harness.agent.secrets.size).toBe(0)
     expect(existsSync(join(folder, 'identity.json'))).toBe(true)
 
     const again = start(env)
     await again.settle()
-    expect(again.ending).toEqual({ exitCode: 78, messages: [message] })
+    expect(again.exit).toEqual({ exitCode: 78, messages: [message] })
     expect(again.lines.map(({ state }) => state)).not.toContain('secrets')
 
     await ready({ RUNNER_TENANT: 'acme', RUNNER_IDENTITY_DIR: folder })
@@ -552,7 +554,7 @@ describe('RUNNER_TENANT and --runner-id', () => {
     plane.issuing.runnerId = 'prod/node-1'
     const harness = start({}, { runnerId: 'prod/node-2' })
     await harness.settle()
-    expect(harness.ending?.exitCode).toBe(78)
+    expect(harness.exit?.exitCode).toBe(78)
     const same = await ready({}, { runnerId: 'prod/node-1' })
     expect(same.agent.identity?.runnerId).toBe('prod/node-1')
     expect(plane.enrolls.every(({ text }) => !text.includes('node-2'))).toBe(true)
@@ -610,7 +612,7 @@ describe('RUNNER_IDENTITY_DIR', () => {
     plane.next.push(() => problem(401, 'attestation_invalid'))
     const harness = start({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
     await harness.settle()
-    expect(harness.ending).toEqual({
+    expect(harness.exit).toEqual({
       exitCode: 78,
       messages: ['RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN'],
     })
@@ -621,7 +623,7 @@ describe('RUNNER_IDENTITY_DIR', () => {
     await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
     plane.requests.length = 0
     const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'again', RUNNER_IDENTITY_DIR: folder })
-    harness.time.wall += 22 * MINUTE
+    harness.clocks.wall += 22 * MINUTE
     running.push(harness)
     await harness.settle()
     expect(modes()).toEqual(['bootstrap-token'])

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { EnrollAnswer } from '../../../src/protocol/enroll.ts'
 import { epochMilliseconds } from '../../../src/protocol/time.ts'
-import { parseRetryAfter } from '../../../src/runner/renewal/backoff.ts'
+import { parseRetryAfter } from '../../../src/runner/net/backoff.ts'
 import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
 import { Harness, SECOND } from '../harness.ts'
 
@@ -38,9 +38,9 @@ describe('an answer that is not the control plane’s is no verdict', () => {
   test.each(CASES.filter(({ id }) => id !== 'http-200-other-key'))('$id', async (given) => {
     plane.next.push(() => given)
     const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_secret' })
-    if (given.clientClock !== undefined) harness.time.wall = given.clientClock * 1000
+    if (given.clientClock !== undefined) harness.clocks.wall = given.clientClock * 1000
     await harness.settle()
-    expect(harness.ending).toBeNull()
+    expect(harness.exit).toBeNull()
     expect(harness.lines.at(-1)).toMatchObject({ level: 'warn', message: 'enrollment got no answer yet' })
     if (given.minWait !== undefined) {
       await harness.pass((given.minWait - 1) * SECOND)

@@ -3,17 +3,17 @@
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { err, ok } from '../../../src/protocol/result.ts'
 import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'
-import { type Ending, EXIT } from '../../../src/runner/exit.ts'
-import type { Moment } from '../../../src/runner/renewal/clock.ts'
+import { type ClockReading, TICK } from '../../../src/runner/environment/clock.ts'
+import { EXIT, type Exit } from '../../../src/runner/exit.ts'
 import {
+  type AttemptResult,
   afterAttempt,
   isLive,
   nextStep,
-  type Outcome,
   type Policy,
   type State,
-  TICK,
 } from '../../../src/runner/renewal/lifecycle.ts'
 
 const SECOND = 1000
@@ -68,8 +68,8 @@ class ControlPlane {
 function simulate(days: number, incidents: readonly Incident[], policy: Policy, random: () => number) {
   const server = new ControlPlane()
   const attempts: Attempt[] = []
-  const endings: { readonly at: number; readonly ending: Ending }[] = []
-  let state: State = { held: null, request: null }
+  const exits: { readonly at: number; readonly exit: Exit }[] = []
+  let state: State = { lifetime: null, request: null }
   let mine = null as { readonly id: number; readonly notAfter: number; readonly offset: number } | null
   let now = 0
   let asleep = 0
@@ -79,9 +79,9 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
   const pending = [...incidents].sort((a, b) => a.at - b.at)
   const during = (kind: Incident['kind']) =>
     incidents.some((one) => one.kind === kind && now >= one.at && 'lasts' in one && now < one.at + one.lasts)
-  const clocks = (): Moment => ({
+  const clocks = (): ClockReading => ({
     wall: epochMilliseconds(1_790_000_000_000 + now + offset),
-    steady: milliseconds(now - asleep),
+    monotonic: milliseconds(now - asleep),
   })
   let tunnel = null as { readonly id: number } | null
   let readyFor = 0
@@ -99,11 +99,11 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
   }
 
   /** What the supervisor does: a new process enrolls anew. Every way to go on must have been closed. */
-  const end = (ending: Ending): void => {
-    endings.push({ at: now, ending })
+  const end = (exit: Exit): void => {
+    exits.push({ at: now, exit })
     const renewable = mine !== null && !server.ended && now <= mine.notAfter + GRACE
-    if (ending.exitCode !== EXIT.lost || renewable) expect.fail(`it ended with ${ending.exitCode} while it could renew`)
-    state = { held: null, request: null }
+    if (exit.exitCode !== EXIT.lost || renewable) expect.fail(`it ended with ${exit.exitCode} while it could renew`)
+    state = { lifetime: null, request: null }
     mine = null
     tunnel = null
     now += SECOND
@@ -114,20 +114,20 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     happen()
     // The control plane closes a tunnel when its certificate ends; a live identity connects while it is reachable.
     if (mine !== null && tunnel?.id === mine.id && now >= mine.notAfter) tunnel = null
-    if (isLive(state.held, clocks()) && mine !== null && tunnel?.id !== mine.id && !during('outage')) {
+    if (isLive(state.lifetime, clocks()) && mine !== null && tunnel?.id !== mine.id && !during('outage')) {
       if (now < mine.notAfter) {
         tunnel = { id: mine.id }
         if (server.tip?.id === mine.id) server.tip.used = true
       }
     }
-    if (tunnel !== null && isLive(state.held, clocks())) {
+    if (tunnel !== null && isLive(state.lifetime, clocks())) {
       readyFor += 1
       if (mine === null || now >= mine.notAfter) expect.fail('ready with a dead certificate')
     }
 
     const step = nextStep(policy, state, clocks())
-    if (step.do === 'end') {
-      end(step.ending)
+    if (step.do === 'exit') {
+      end(step.exit)
       continue
     }
     if (step.do === 'wait') {
@@ -142,26 +142,26 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     attempts.push({ at: now, work: step.work, failures: state.request?.failures ?? 0, asked, excused })
     disturbed = false
     asked = during('busy') && !during('outage')
-    const outcome = ((): Outcome => {
-      if (during('outage')) return { type: 'unavailable', retryAfter: null }
-      if (during('busy')) return { type: 'unavailable', retryAfter: milliseconds(7 * SECOND) }
+    const result = ((): AttemptResult => {
+      if (during('outage')) return err({ verdict: 'later', retryAfter: null })
+      if (during('busy')) return err({ verdict: 'later', retryAfter: milliseconds(7 * SECOND) })
       const got: number | 'window' | 'clone' =
         step.work === 'enroll' || mine === null ? server.enroll(now) : server.renew(mine, now)
-      if (got === 'window') return { type: 'refused', verdict: 'window' }
-      if (got === 'clone') return { type: 'refused', verdict: 'credential' }
-      if (during('lossy')) return { type: 'unavailable', retryAfter: null }
+      if (got === 'window') return err({ verdict: 'window', retryAfter: null })
+      if (got === 'clone') return err({ verdict: 'credential', retryAfter: null })
+      if (during('lossy')) return err({ verdict: 'later', retryAfter: null })
       mine = { id: got, notAfter: now + LIFE, offset }
-      return { type: 'obtained', life: milliseconds(LIFE) }
+      return ok(milliseconds(LIFE))
     })()
-    now += outcome.type === 'unavailable' ? 200 : 50
-    const after = afterAttempt(policy, state, step.work, outcome, clocks(), random())
-    if ('ending' in after) {
-      end(after.ending)
+    now += !result.ok && result.error.verdict === 'later' ? 200 : 50
+    const after = afterAttempt(policy, state, step.work, result, clocks(), random())
+    if (!after.ok) {
+      end(after.error)
       continue
     }
-    state = after.state
+    state = after.value
   }
-  return { endings, attempts, readyFor }
+  return { exits, attempts, readyFor }
 }
 
 const incident = (days: number): fc.Arbitrary<Incident> => {
@@ -228,8 +228,8 @@ test.each(Object.entries(POLICIES))(
 )
 
 test('a month without incidents is a renewal every nine to ten minutes and nothing else', () => {
-  const { endings, attempts } = simulate(30, [], POLICIES['a bootstrap token'] as Policy, () => 0.5)
-  expect(endings).toEqual([])
+  const { exits, attempts } = simulate(30, [], POLICIES['a bootstrap token'] as Policy, () => 0.5)
+  expect(exits).toEqual([])
   expect(attempts.filter(({ work }) => work === 'enroll')).toHaveLength(1)
   const gaps = attempts.slice(2).map(({ at }, i) => at - (attempts[i + 1] as Attempt).at)
   expect(Math.min(...gaps)).toBeGreaterThan(8.5 * MINUTE)
@@ -238,21 +238,21 @@ test('a month without incidents is a renewal every nine to ten minutes and nothi
 
 test('an outage shorter than a third of the life and the grace together loses nothing', () => {
   const outage = { kind: 'outage', at: 9 * MINUTE, lasts: 11 * MINUTE } as const
-  const { endings, attempts } = simulate(1, [outage], POLICIES['a bootstrap token'] as Policy, () => 0.5)
-  expect(endings).toEqual([])
+  const { exits, attempts } = simulate(1, [outage], POLICIES['a bootstrap token'] as Policy, () => 0.5)
+  expect(exits).toEqual([])
   expect(attempts.filter(({ work }) => work === 'enroll')).toHaveLength(1)
 })
 
 test('an outage that outlasts the grace ends the runner once, with the message and exit 75', () => {
   const outage = { kind: 'outage', at: 5 * MINUTE, lasts: 2 * HOUR } as const
-  const { endings } = simulate(1, [outage], POLICIES['a bootstrap token'] as Policy, () => 0.5)
-  expect(endings.map(({ ending }) => ending)).toEqual([
+  const { exits } = simulate(1, [outage], POLICIES['a bootstrap token'] as Policy, () => 0.5)
+  expect(exits.map(({ exit }) => exit)).toEqual([
     {
       exitCode: 75,
       messages: ['identity expired beyond the renewal grace window — runner needs re-enrollment'],
     },
   ])
-  const [{ at } = { at: 0 }] = endings
+  const [{ at } = { at: 0 }] = exits
   expect(at).toBeGreaterThan(LIFE + GRACE)
   expect(at).toBeLessThan(LIFE + GRACE + MINUTE)
 })

@@ -1,0 +1,89 @@
+// Checks the certificate that an enrollment or renewal brought, before it is kept: against the request, the words of
+// the answer, the trust bundle and the identity that is renewed. No I/O.
+
+import { type KeyObject, X509Certificate } from 'node:crypto'
+import type { EnrollAnswer } from '../../protocol/enroll.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import type { JsonObject } from '../../protocol/strict-json.ts'
+import { type EpochSeconds, epochSeconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
+import { type Identity, parseCertificates, readIdentity } from '../identity/identity.ts'
+
+export interface Enrolled {
+  readonly identity: Identity
+  readonly serverTime: EpochSeconds
+}
+
+/** What an answer must agree with. */
+export interface Expected {
+  readonly key: KeyObject
+  /** The identity that is renewed; null at an enrollment. */
+  readonly renewed: Identity | null
+}
+
+/** The identity in the body of an answer; the error says why it is not kept. Throws for a key that OpenSSL cannot use. */
+export function readEnrolled(body: JsonObject, { key, renewed }: Expected): Result<Enrolled, string> {
+  const answer = parseEnrollAnswer(body)
+  if (answer === null) return err('it has not the shape of version 1')
+  const { certificate, chain, trustBundle, runnerId } = answer
+  const read = readIdentity({ certificate, chain, trustBundle, runnerId, key })
+  if (!read.ok) return read
+  const identity = read.value
+  const serverTime = epochSeconds(Date.parse(answer.serverTime) / 1000)
+  const mistake = disagreement(answer, identity) ?? unfitFor(serverTime, identity) ?? changeOf(renewed, identity)
+  return mistake === null ? ok({ identity, serverTime }) : err(mistake)
+}
+
+const TEXTS = ['certificate', 'chain', 'trustBundle', 'spiffeId', 'tenant', 'enrollmentId', 'serverTime'] as const
+
+/** Fields that a newer control plane adds are read past. */
+function parseEnrollAnswer(body: JsonObject): EnrollAnswer | null {
+  const { version, runnerId } = body
+  if (version !== 1 || (runnerId !== null && typeof runnerId !== 'string')) return null
+  if (TEXTS.some((name) => typeof body[name] !== 'string')) return null
+  // Every field that is used was held against its type.
+  return body as unknown as EnrollAnswer
+}
+
+/** The answer's words against the certificate's. */
+function disagreement(answer: EnrollAnswer, identity: Identity): string | null {
+  const { tenant, organizationalUnit, enrollmentId } = identity
+  const subject = `O=${tenant}\nOU=${organizationalUnit}\nCN=${enrollmentId}`
+  if (answer.spiffeId !== identity.spiffeId) return 'spiffeId is not that of the certificate'
+  if (answer.tenant !== tenant) return 'tenant is not that of the certificate'
+  if (answer.enrollmentId !== enrollmentId) return 'enrollmentId is not that of the certificate'
+  if (new X509Certificate(identity.certificate).subject !== subject)
+    return 'the certificate has a subject of another form'
+  return null
+}
+
+function unfitFor(serverTime: EpochSeconds, identity: Identity): string | null {
+  if (!(identity.notBefore <= serverTime && serverTime < identity.notAfter)) return 'the certificate is not current'
+  return leadsToBundle(identity) ? null : 'the certificate does not lead to trustBundle'
+}
+
+function changeOf(renewed: Identity | null, identity: Identity): string | null {
+  if (renewed === null) return null
+  const kept = ['tenant', 'organizationalUnit', 'enrollmentId'] as const
+  const changed = kept.find((name) => renewed[name] !== identity[name])
+  return changed === undefined ? null : `the renewal changed ${changed}`
+}
+
+const MOST_ISSUERS = 4
+
+/** Each certificate signed by the next, the last of them by one of the bundle. */
+function leadsToBundle({ certificate, chain, trustBundle }: Identity): boolean {
+  const roots = parseCertificates(trustBundle) ?? []
+  const between = parseCertificates(chain) ?? []
+  const issuerAmong = (of: X509Certificate, all: readonly X509Certificate[]): X509Certificate | undefined =>
+    all.find((one) => one.ca && of.checkIssued(one) && of.verify(one.publicKey))
+  let current: X509Certificate | undefined = new X509Certificate(certificate)
+  for (let step = 0; current !== undefined && step < MOST_ISSUERS; step++) {
+    if (issuerAmong(current, roots) !== undefined) return true
+    current = issuerAmong(current, between)
+  }
+  return false
+}
+
+/** When the certificate ends by the server's clock, from `serverTime` on. */
+export const lifeLeft = (identity: Identity, serverTime: EpochSeconds): Milliseconds =>
+  milliseconds((identity.notAfter - serverTime) * 1000)
