@@ -132,7 +132,7 @@ export class Agent {
     if (this.#stop.signal.aborted) return null
     const post = system.post ?? poster(config.network)
     await this.#startRotator(config, post, store, current)
-    // What came in the meantime was kept; a runner that was told to stop does not connect any more.
+    // An identity that came after the stop was kept; no tunnel is opened any more.
     if (this.#stop.signal.aborted) return null
     this.#secrets = secrets.value
 
@@ -153,7 +153,7 @@ export class Agent {
     this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
   }
 
-  /** A token file may come a moment after the container. */
+  /** A token file may come shortly after the container started. */
   async #missingEvidence({ evidence }: Config, patient: boolean): Promise<string | null> {
     if (evidence.source === null) return evidence.mistake
     const { clocks } = this.#system

@@ -1,4 +1,4 @@
-// The whole configuration of a runner from its environment and its arguments: every mistake is found before any is told.
+// Reads the whole configuration of a runner from its environment and arguments, and collects every mistake.
 
 import { hostname } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The arguments of `muster runner`. Wrong ones are mistakes of configuration like any other, told with the others.
+// Reads the arguments of `muster runner`. Wrong ones are mistakes of configuration, reported with all others.
 
 import { parseArgs } from 'node:util'
 
@@ -10,7 +10,7 @@ export interface Flags {
   readonly runnerId?: string
   /** `--mount`, each `SRC[:DST]`. */
   readonly mounts?: readonly string[]
-  /** What is wrong with the arguments themselves: told with every other mistake. */
+  /** What is wrong with the arguments themselves: reported with every other mistake. */
   readonly mistakes?: readonly string[]
 }
 

@@ -1,4 +1,4 @@
-// The machine's two clocks, read together. The wall clock sees a suspended machine but can be set; the monotonic one
+// Reads the machine's two clocks together. The wall clock sees a suspended machine but can be set; the monotonic one
 // cannot be set but may stand still while the machine sleeps (Linux CLOCK_MONOTONIC). Neither alone says how long
 // something lasted.
 

@@ -1,4 +1,4 @@
-// The guard of --mount: what a runner shares with its jobs must not hold what proves the runner.
+// Guards --mount: what a runner shares with its jobs must not hold what proves the runner.
 
 import { realpathSync } from 'node:fs'
 import { dirname, join, resolve, sep } from 'node:path'

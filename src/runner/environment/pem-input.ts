@@ -1,4 +1,4 @@
-// A PEM that a variable gives, inline or as the path of a file, with the accidents that env files do to line ends.
+// Reads a PEM that a variable gives, inline or as the path of a file, and repairs what env files do to line ends.
 
 import { X509Certificate } from 'node:crypto'
 import { existsSync } from 'node:fs'

@@ -44,10 +44,10 @@ export function readEvidenceConfig(settings: Settings, tokenFileFlag: string | n
   if (token !== null && file !== null) settings.mistakes.push(`${given.join(' and ')} are both set: give one of them`)
   if (named === null && file !== null) return { mode: null, source: { mode: null, token: fileToken(file), path: file } }
   const mode = named ?? (token !== null ? 'runner-token' : 'bootstrap-token')
-  /** What is set and wrong, or set in place of the mode, was told as such. */
+  /** What is set and wrong, or set in place of the mode, is a mistake already. */
   const missing = (mode: ConfigurableMode, what: string, names: readonly string[]) => {
-    const told = [...(named === null ? ['RUNNER_ATTESTATION_MODE', ...TOKEN, ...TOKEN_FILE] : []), ...names]
-    const mistake = told.some((name) => settings.has(name)) ? null : `RUNNER_ATTESTATION_MODE=${mode} requires ${what}`
+    const known = [...(named === null ? ['RUNNER_ATTESTATION_MODE', ...TOKEN, ...TOKEN_FILE] : []), ...names]
+    const mistake = known.some((name) => settings.has(name)) ? null : `RUNNER_ATTESTATION_MODE=${mode} requires ${what}`
     return { mode, source: null, mistake }
   }
   switch (mode) {

@@ -1,4 +1,4 @@
-// The runner's own token: where it comes from, and what a Kubernetes token says of itself, read without a key.
+// Reads the runner's own token, from a variable or a file, and what a Kubernetes token says of itself, unverified.
 
 import { decodeBase64url } from '../../protocol/base64url.ts'
 import { isCompactJws } from '../../protocol/jws.ts'

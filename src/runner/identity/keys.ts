@@ -1,4 +1,5 @@
-// Keys and what they sign: a P-256 key for each request, its CSR, the proof of a renewal and of a connection.
+// Makes and reads keys, and signs with them: a P-256 key and its CSR for each request, the proof of a renewal and of a
+// connection.
 // The CSR has one form and fixed lengths, so it is written as DER: a general ASN.1 library would be most of a
 // runner's memory.
 

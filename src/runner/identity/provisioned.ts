@@ -10,7 +10,7 @@ import { readKey } from './keys.ts'
 
 /** A certificate that an operator issued; the files are read anew at each use. */
 export interface ProvisionedSource {
-  /** Null where it is not given: that mistake is told already. */
+  /** Null where it is not given: that is among the mistakes already. */
   readonly certificate: PemSource | null
   readonly key: PemSource | null
   /** PEM of the roots that peers of the identity are verified with; null: none is known. */

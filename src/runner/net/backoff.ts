@@ -1,4 +1,4 @@
-// How long to wait after a failed attempt: exponential backoff, or what Retry-After asks for. Pure.
+// Computes how long to wait after a failed attempt: exponential backoff, or what Retry-After asks for. Pure.
 
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
 

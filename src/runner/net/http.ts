@@ -1,5 +1,5 @@
-// One POST to the control plane, bounded in time and bytes, and how a request to it fails. Never follows a redirect,
-// never reuses a connection.
+// Sends a POST to the control plane, bounded in time and bytes, and says how a request to it failed. Never follows a
+// redirect, never reuses a connection.
 
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'

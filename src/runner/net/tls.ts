@@ -1,5 +1,5 @@
-// TLS as the runner speaks it to the control plane: the roots that it trusts and the certificate that it shows. Each
-// connection is new: no session is resumed, so every verdict on a certificate is fresh.
+// Sets up TLS to the control plane: the roots that are trusted and the certificate that is shown. No session is resumed,
+// so every verdict on a certificate is fresh.
 
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'

@@ -7,7 +7,7 @@ import type { Attempt } from './enroll-client.ts'
 import type { State, Work } from './lifecycle.ts'
 import type { EnrollFailure } from './response.ts'
 
-/** A difference of the clocks is told from here on, and again when it changed by as much. */
+/** A difference of the clocks is logged from here on, and again when it changed by as much. */
 const SKEW_TOLERANCE = seconds(30)
 
 export class AttemptLog {

@@ -1,5 +1,5 @@
-// The life of an identity as a state machine: enroll, renew, re-attest, lose. Pure: time, chance and what the control
-// plane answered come in, the next step comes out.
+// Decides when to enroll, renew, enroll again or exit, as a state machine. Pure: time, chance and what the control plane
+// answered come in, the next step comes out.
 
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'

@@ -1,4 +1,4 @@
-// Watches a provisioned certificate: takes up the one that an operator puts in its place, and says when it is time.
+// Watches a provisioned certificate: takes up the one that an operator puts in its place, and warns before it ends.
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'

@@ -197,17 +197,17 @@ export class Rotator {
     try {
       write(store)
     } catch (error) {
-      // Of a folder that could not be written at boot this was said then.
+      // For a folder that could not be written at boot this was logged then.
       if (store.unwritable === null) log('warn', NOT_PERSISTED, { cause: causeOf(error) })
     }
   }
 
-  /** What may fail without a word: the worst is a file that is read past at the next boot. */
+  /** What may fail silently: at worst a file stays that the next boot passes over. */
   #tidy(change: (store: IdentityStore) => void): void {
     try {
       if (this.#parts.store !== null) change(this.#parts.store)
     } catch {
-      // Told already when writing failed, or at the next boot.
+      // Logged already when writing failed, or at the next boot.
     }
   }
 }

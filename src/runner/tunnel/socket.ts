@@ -1,4 +1,4 @@
-// An open tunnel: frames that come, pings that go, and why it closed.
+// Holds an open tunnel: receives its frames, pings, and gives the code that it closed with.
 
 import type { WebSocket } from 'ws'
 import { PING, PONG, parseControlFrame, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'

@@ -1,6 +1,7 @@
 // What a runner finds on its disk: identity files in every state that a crash, a copy or an operator leaves behind, and
 // provisioned certificates that are replaced under it.
 
+import { createPrivateKey } from 'node:crypto'
 import {
   chmodSync,
   existsSync,
@@ -255,6 +256,23 @@ describe('a provisioned certificate', () => {
       const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: cert, RUNNER_KEY_PEM: pemOfKey })
       expect(harness.messages()).toContain('ready')
     }
+  })
+
+  test('is read with text around it, and a key with its parameters, in one file or two', async () => {
+    const { certificate, key } = await provision(30)
+    const sec1 = createPrivateKey(key).export({ type: 'sec1', format: 'pem' }).toString()
+    const parameters = '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n'
+    const both = `subject=O=acme\n${certificate}\nBag Attributes\n${parameters}${sec1}`
+    const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: both, RUNNER_KEY_PEM: both })
+    expect(harness.messages()).toContain('ready')
+  })
+
+  test('with a CA file that holds a key too is a mistake', async () => {
+    const { certificate, key } = await provision(30)
+    const folder = write({ certificate, key })
+    writeFileSync(join(folder, 'ca.pem'), issuer.pem + key)
+    const harness = await boot(WITHOUT_ENROLLMENT, folder)
+    expect(harness.exit).toEqual({ exitCode: 78, messages: ['RUNNER_CA_PEM is not a certificate in PEM'] })
   })
 
   test('needs somewhere to go', async () => {
