@@ -31,8 +31,11 @@ const ARROWS: Record<string, readonly string[]> = {
   'worker/store': [...PURE, 'worker/telemetry'],
   'worker/fleet': [...PURE, 'worker/telemetry'],
   'worker/telemetry': [],
+  // What the runner and the CLI share on Node.
+  node: ['protocol'],
   runner: [
     'protocol',
+    'node',
     'runner/log',
     'runner/exit',
     'runner/environment',
@@ -45,10 +48,10 @@ const ARROWS: Record<string, readonly string[]> = {
   // Two files of the top that every room of the runner may need.
   'runner/log': ['protocol'],
   'runner/exit': [],
-  'runner/environment': ['protocol'],
-  'runner/net': ['protocol', 'runner/log', 'runner/environment'],
-  'runner/identity': ['protocol', 'runner/log', 'runner/environment'],
-  'runner/evidence': ['protocol', 'runner/log', 'runner/environment'],
+  'runner/environment': ['protocol', 'node'],
+  'runner/net': ['protocol', 'node', 'runner/log', 'runner/environment'],
+  'runner/identity': ['protocol', 'node', 'runner/log', 'runner/environment'],
+  'runner/evidence': ['protocol', 'node', 'runner/log', 'runner/environment'],
   'runner/renewal': [
     'protocol',
     'runner/log',
@@ -58,8 +61,8 @@ const ARROWS: Record<string, readonly string[]> = {
     'runner/identity',
     'runner/evidence',
   ],
-  'runner/tunnel': ['protocol', 'runner/log', 'runner/environment', 'runner/net', 'runner/identity'],
-  cli: [...PURE, 'worker/store', 'worker/ca'],
+  'runner/tunnel': ['protocol', 'node', 'runner/log', 'runner/environment', 'runner/net', 'runner/identity'],
+  cli: [...PURE, 'node', 'worker/store', 'worker/ca'],
 }
 
 /** Single files that may reach further, each for one reason. */

@@ -32,7 +32,7 @@ export default defineConfig({
         root: path('..'),
         test: {
           name: 'node',
-          include: ['test/{cli,runner,end-to-end}/**/*.test.ts', 'test/fakes/sts.test.ts', 'test/house.test.ts'],
+          include: ['test/{cli,node,runner,end-to-end}/**/*.test.ts', 'test/fakes/sts.test.ts', 'test/house.test.ts'],
           testTimeout: 30_000,
           hookTimeout: 60_000,
         },

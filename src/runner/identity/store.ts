@@ -6,13 +6,13 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, constants, existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { removeTemporaries, tryWriting, writeAtomically } from '../../node/atomic-file.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, rfc3339 } from '../../protocol/time.ts'
 import { readBounded } from '../environment/files.ts'
 import { causeOf } from '../log.ts'
-import { removeTemporaries, tryWriting, writeAtomically } from './atomic-file.ts'
 import { type Identity, readIdentity } from './identity.ts'
 import { keyPem, type RequestKey, readKey } from './keys.ts'
 
@@ -56,7 +56,7 @@ export class IdentityStore {
     let owner = readOwner(folder)
     if (owner === null) {
       owner = randomUUID()
-      writeAtomically(folder, OWNER, `${owner}\n`)
+      writeAtomically(join(folder, OWNER), `${owner}\n`)
     }
     return new IdentityStore(folder, owner, obstacleTo(folder))
   }
@@ -127,7 +127,7 @@ export class IdentityStore {
 
   #write(name: string, fields: Readonly<Record<string, string | null>>): void {
     const text = JSON.stringify({ version: VERSION, owner: this.#owner, ...fields }, null, 2)
-    writeAtomically(this.#folder, name, `${text}\n`)
+    writeAtomically(join(this.#folder, name), `${text}\n`)
   }
 
   /** Its mode is put right where others could read it: it was copied here, or fsGroup opened it. */
@@ -161,8 +161,8 @@ const unusable = (why: string) => err(`persisted identity cannot be used: ${why}
 
 function obstacleTo(folder: string): unknown {
   try {
-    for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(folder, name)
-    tryWriting(folder, IDENTITY)
+    for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(join(folder, name))
+    tryWriting(join(folder, IDENTITY))
     return null
   } catch (error) {
     return error
