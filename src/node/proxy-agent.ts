@@ -1,0 +1,154 @@
+// The agent of everything that leaves by TLS: directly, or through the proxy that the rules name. For node:https, ws and
+// the AWS SDK alike.
+
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpsAgent, type RequestOptions } from 'node:https'
+import { isIP, connect as netConnect } from 'node:net'
+import type { Duplex } from 'node:stream'
+import tls, { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls'
+import { bareHost, type HttpProxy, type ProxyRules, proxyFor } from './proxy-rules.ts'
+
+export interface Outgoing {
+  readonly rules: ProxyRules
+  /** PEM, trusted beside the system's, of the target and of an https proxy; null: those alone. */
+  readonly roots: string | null
+  /** PEM, shown to a target that asks; never to a proxy. */
+  readonly client?: { readonly certificate: string; readonly key: string }
+  /** Ends the wait for a proxy: its connection is nobody else's yet. */
+  readonly signal: AbortSignal
+}
+
+/** What went wrong on the way to the proxy or at it; any other error of a request is the target's. */
+export class ProxyError extends Error {
+  override readonly name = 'ProxyError'
+  /** Whether another root would have helped. */
+  readonly unknownCa: boolean
+
+  constructor(proxy: HttpProxy, what: string, unknownCa = false) {
+    super(`the proxy ${hostAndPort(proxy.host, proxy.port)} (${proxy.variable}) ${what}`)
+    this.unknownCa = unknownCa
+  }
+}
+
+const UNKNOWN_CA = [
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+]
+
+/** Whether a certificate leads to no root that this machine trusts. */
+export const isUnknownCa = ({ code = '' }: NodeJS.ErrnoException): boolean => UNKNOWN_CA.includes(code)
+
+/** In place of Node's wording, which speaks of switches of its own. */
+export const untrusted = ({ code }: NodeJS.ErrnoException): string =>
+  `is not from a CA that this machine trusts (${code})`
+
+/** Node's own wording. */
+export function causeOf(error: NodeJS.ErrnoException): string {
+  // A name with both kinds of address fails with one error for each, and no message.
+  return error.message.trim() || (error.code ?? error.name)
+}
+
+/**
+ * For requests to `url`; plain http always goes directly. Throws where OpenSSL does not take a certificate. Never
+ * resumes a TLS session, so every verdict on a certificate is fresh.
+ */
+export function agentFor(url: URL, outgoing: Outgoing): Agent {
+  return url.protocol === 'http:' || url.protocol === 'ws:' ? directAgent() : new ProxyAgent(outgoing)
+}
+
+/** For plain http to this machine, whatever NODE_USE_ENV_PROXY says. */
+export const directAgent = (): Agent => new Agent({ proxyEnv: {} })
+
+type Created = (error: Error | null, stream: Duplex) => void
+
+/** Asks the rules at each connection, so one agent serves several hosts. */
+export class ProxyAgent extends HttpsAgent {
+  readonly #outgoing: Outgoing
+  readonly #target: SecureContext
+  readonly #proxy: SecureContext
+
+  constructor(outgoing: Outgoing) {
+    super({ proxyEnv: {} })
+    const trust = trustOf(outgoing.roots)
+    this.#outgoing = outgoing
+    this.#proxy = createSecureContext(trust)
+    const { certificate: cert, key } = outgoing.client ?? {}
+    this.#target = cert === undefined ? this.#proxy : createSecureContext({ ...trust, cert, key })
+  }
+
+  override createConnection({ host, port }: RequestOptions, created: Created): Duplex | undefined {
+    const target = { host: host ?? 'localhost', port: Number(port) || 443 }
+    const proxy = proxyFor(target.host, target.port, this.#outgoing.rules)
+    const secure = { host: target.host, servername: serverName(target.host), secureContext: this.#target }
+    if (proxy === null) return tlsConnect({ ...secure, port: target.port })
+    throughProxy(proxy, target, this.#proxy, this.#outgoing.signal).then(
+      (socket) => created(null, tlsConnect({ ...secure, socket })),
+      (error: Error) => created(error, undefined as never),
+    )
+    return undefined
+  }
+}
+
+function trustOf(roots: string | null) {
+  // Naming roots replaces the built-in ones, so those are named too.
+  return { minVersion: 'TLSv1.2', ...(roots !== null && { ca: [...systemRoots(), roots] }) } as const
+}
+
+/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where this Node tells them (22.15 and up). */
+const systemRoots = (): readonly string[] => tls.getCACertificates?.('default') ?? tls.rootCertificates
+
+/** RFC 6066 §3: neither an address nor a trailing dot is in a server name. */
+const serverName = (host: string): string => (isIP(host) === 0 ? bareHost(host) : '')
+
+const hostAndPort = (host: string, port: number): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`
+
+/** CONNECT (RFC 9110 §9.3.6). Rejects with a `ProxyError`, or where `signal` aborts. */
+function throughProxy(
+  proxy: HttpProxy,
+  { host, port }: { readonly host: string; readonly port: number },
+  secureContext: SecureContext,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const target = hostAndPort(bareHost(host), port)
+  const headers = proxy.authorization === null ? {} : { 'proxy-authorization': proxy.authorization }
+  return new Promise((resolve, reject) => {
+    let reached = 'cannot be reached'
+    const createConnection = (): Duplex => {
+      const address = { host: proxy.host, port: proxy.port }
+      const secure = proxy.scheme === 'https'
+      const socket = secure
+        ? tlsConnect({ ...address, servername: serverName(proxy.host), secureContext })
+        : netConnect(address)
+      const wait = 'does not answer CONNECT'
+      socket.once('connect', () => {
+        reached = secure ? 'fails in TLS' : wait
+      })
+      socket.once('secureConnect', () => {
+        reached = wait
+      })
+      return socket
+    }
+    const request = httpRequest({
+      method: 'CONNECT',
+      path: target,
+      headers: { host: target, ...headers },
+      createConnection,
+      signal,
+    })
+    request.on('connect', ({ statusCode = 0 }: IncomingMessage, socket: Duplex) => {
+      if (statusCode >= 200 && statusCode < 300) return resolve(socket)
+      socket.destroy()
+      const why = statusCode === 407 ? ': it wants a user name and password, or other ones' : ''
+      reject(new ProxyError(proxy, `refused CONNECT with ${statusCode}${why}`))
+    })
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      if (signal.aborted) return reject(error)
+      const cause = isUnknownCa(error) ? `its certificate ${untrusted(error)}` : causeOf(error)
+      reject(new ProxyError(proxy, `${reached}: ${cause}`, isUnknownCa(error)))
+    })
+    request.end()
+  })
+}

@@ -1,0 +1,82 @@
+// A forward proxy on loopback that knows CONNECT alone, over http or TLS, and certificates of their own for it and for
+// what is behind it.
+
+import 'reflect-metadata'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { SubjectAlternativeNameExtension, X509CertificateGenerator } from '@peculiar/x509'
+import { generateP256, pem } from './ca-forge.ts'
+
+/** PEM; each is its own root. */
+export interface SelfSigned {
+  readonly key: string
+  readonly cert: string
+}
+
+export async function selfSigned(...names: { readonly type: 'dns' | 'ip'; readonly value: string }[]) {
+  const keys = await generateP256()
+  const certificate = await X509CertificateGenerator.createSelfSigned({
+    keys,
+    // A root is found by its name.
+    name: `CN=${names[0]?.value}`,
+    signingAlgorithm: { name: 'ECDSA', hash: 'SHA-256' },
+    notBefore: new Date(Date.now() - 3_600_000),
+    notAfter: new Date(Date.now() + 3_600_000),
+    extensions: [new SubjectAlternativeNameExtension(names)],
+  })
+  const key = new Uint8Array((await crypto.subtle.exportKey('pkcs8', keys.privateKey)) as ArrayBuffer)
+  return { key: pem('PRIVATE KEY', key), cert: pem('CERTIFICATE', new Uint8Array(certificate.rawData)) }
+}
+
+export class ForwardProxy {
+  /** What CONNECT asked for, with user name and password where some were sent. */
+  readonly asked: string[] = []
+  /** The server names (SNI) that clients of the TLS one sent; false: none. */
+  readonly serverNames: (string | false | null | undefined)[] = []
+  /** In place of a tunnel. */
+  answer: ((socket: Socket, request: IncomingMessage) => void) | null = null
+  readonly port: number
+  readonly #server: Server
+  readonly #open = new Set<Socket>()
+
+  /** Every host is reached at `target`, a port of loopback. */
+  static async start(target: number, tls: SelfSigned | null = null): Promise<ForwardProxy> {
+    const server = tls === null ? createServer() : createTlsServer(tls)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    return new ForwardProxy(server, target)
+  }
+
+  private constructor(server: Server, target: number) {
+    this.#server = server
+    this.port = (server.address() as AddressInfo).port
+    server.on('secureConnection', (socket) => this.serverNames.push(socket.servername))
+    server.on('connection', (socket: Socket) => {
+      this.#open.add(socket)
+      socket.on('close', () => this.#open.delete(socket)).on('error', () => {})
+    })
+    server.on('connect', (request, socket) => {
+      const [, credentials = ''] = request.headers['proxy-authorization']?.split(' ') ?? []
+      const shown = credentials === '' ? '' : ` ${Buffer.from(credentials, 'base64')}`
+      this.asked.push(`${request.url}${shown}`)
+      socket.on('error', () => {})
+      if (this.answer !== null) return this.answer(socket as Socket, request)
+      const through = connect(target, '127.0.0.1', () => {
+        socket.write('HTTP/1.1 200 Connection established\r\n\r\n')
+        through.pipe(socket).pipe(through)
+      })
+      through.on('error', () => socket.destroy())
+      socket.on('close', () => through.destroy())
+    })
+  }
+
+  /** Connections that are open right now. */
+  get connections(): number {
+    return this.#open.size
+  }
+
+  close(): void {
+    this.#server.close()
+    for (const socket of this.#open) socket.destroy()
+  }
+}
