@@ -8,7 +8,6 @@ import { ok } from './result.ts'
 import { type Fields, parseShape, text } from './shape.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
-export const ENROLL_PATH = '/api/enroll'
 export const PROTOCOL_VERSION = 1
 
 /** A label of an instance, for the fleet; its length is in code points. */

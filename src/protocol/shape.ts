@@ -39,7 +39,7 @@ export function parseShape<S extends v.GenericSchema>(
   const path = (issue.path ?? []).map(({ key }) => String(key))
   const last = path.at(-1) ?? ''
   const field = (segments: readonly string[]) => [...(name === '' ? [] : [name]), ...segments].join('.')
-  if (issue.type === 'strict_object') {
+  if (issue.type === 'strict_object' || issue.type === 'object') {
     return issue.expected === 'never'
       ? err(`unknown field ${field([...path.slice(0, -1), quote(last, 40)])}`)
       : err(`${field(path)} is missing`)

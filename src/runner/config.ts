@@ -2,10 +2,9 @@
 
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { ENROLL_PATH } from '../protocol/enroll.ts'
 import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
+import { ENROLL_PATH, TUNNEL_PATH } from '../protocol/paths.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
-import { TUNNEL_PATH } from '../protocol/tunnel.ts'
 import type { Flags } from './environment/arguments.ts'
 import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
 import { pemPath } from './environment/pem-input.ts'

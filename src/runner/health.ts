@@ -2,6 +2,7 @@
 
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { HEALTHZ_PATH, READYZ_PATH } from '../protocol/paths.ts'
 
 export interface Health {
   readonly port: number
@@ -21,8 +22,8 @@ export async function serveHealth(port: number, unready: () => string | null): P
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') return answer(405, {})
     const missing = unready()
-    if (request.url === '/healthz') return answer(200, { alive: true })
-    if (request.url === '/readyz') return answer(missing === null ? 200 : 503, { ready: missing === null, missing })
+    if (request.url === HEALTHZ_PATH) return answer(200, { alive: true })
+    if (request.url === READYZ_PATH) return answer(missing === null ? 200 : 503, { ready: missing === null, missing })
     return answer(404, {})
   })
   await listen(server, port)

@@ -211,9 +211,11 @@ describe('the mode', () => {
 
 // From the test plan of the Kubernetes design (W3); an attempt stands for an RPC.
 describe('the token source', () => {
-  const later = (minutes: number) => epochMilliseconds(Date.now() + minutes * MINUTE)
+  /** Read once: a token that is made twice must be the same one. */
+  const start = Date.now()
+  const later = (minutes: number) => epochMilliseconds(start + minutes * MINUTE)
   const expiring = (minutes: number, id = 1) =>
-    kubernetesToken({ jti: id, exp: Math.floor(Date.now() / 1000) + minutes * 60 })
+    kubernetesToken({ jti: id, exp: Math.floor(start / 1000) + minutes * 60 })
 
   test('Rewriting the file between two RPCs changes the token on the second', async () => {
     const path = join(scratchDir(), 'token')

@@ -1,6 +1,7 @@
 // Asks POST /api/enroll for a certificate, with evidence or with the certificate that is to be renewed.
 
-import { ENROLL_PATH, PROTOCOL_VERSION } from '../../protocol/enroll.ts'
+import { PROTOCOL_VERSION } from '../../protocol/enroll.ts'
+import { ENROLL_PATH } from '../../protocol/paths.ts'
 import { err, type Result } from '../../protocol/result.ts'
 import type { Clock, Milliseconds } from '../../protocol/time.ts'
 import { type EvidenceSource, gatherEvidence } from '../evidence/evidence.ts'

@@ -2,8 +2,9 @@
 // the answer, the trust bundle and the identity that is renewed. No I/O.
 
 import { type KeyObject, X509Certificate } from 'node:crypto'
-import type { EnrollAnswer } from '../../protocol/enroll.ts'
+import { ENROLL_ANSWER, type EnrollAnswer } from '../../protocol/enroll.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
+import { parseShape } from '../../protocol/shape.ts'
 import type { JsonObject } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, epochSeconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
 import { type Identity, parseCertificates, readIdentity } from '../identity/identity.ts'
@@ -22,8 +23,9 @@ export interface Expected {
 
 /** The identity in the body of an answer; the error says why it is not kept. Throws for a key that OpenSSL cannot use. */
 export function readEnrolled(body: JsonObject, { key, renewed }: Expected): Result<Enrolled, string> {
-  const answer = parseEnrollAnswer(body)
-  if (answer === null) return err('it has not the shape of version 1')
+  const shaped = parseShape(ENROLL_ANSWER, body)
+  if (!shaped.ok) return err(`it has not the shape of version 1: ${shaped.error}`)
+  const answer = shaped.value
   const { certificate, chain, trustBundle, runnerId } = answer
   const read = readIdentity({ certificate, chain, trustBundle, runnerId, key })
   if (!read.ok) return read
@@ -31,17 +33,6 @@ export function readEnrolled(body: JsonObject, { key, renewed }: Expected): Resu
   const serverTime = epochSeconds(Date.parse(answer.serverTime) / 1000)
   const mistake = disagreement(answer, identity) ?? unfitFor(serverTime, identity) ?? changeOf(renewed, identity)
   return mistake === null ? ok({ identity, serverTime }) : err(mistake)
-}
-
-const TEXTS = ['certificate', 'chain', 'trustBundle', 'spiffeId', 'tenant', 'enrollmentId', 'serverTime'] as const
-
-/** Fields that a newer control plane adds are read past. */
-function parseEnrollAnswer(body: JsonObject): EnrollAnswer | null {
-  const { version, runnerId } = body
-  if (version !== 1 || (runnerId !== null && typeof runnerId !== 'string')) return null
-  if (TEXTS.some((name) => typeof body[name] !== 'string')) return null
-  // Every field that is used was held against its type.
-  return body as unknown as EnrollAnswer
 }
 
 /** The answer's words against the certificate's. */

@@ -106,7 +106,11 @@ describe('what comes back is checked before it is kept', () => {
     ],
     ['serverTime', (answer) => ({ ...answer, serverTime: '2020-01-01T00:00:00Z' }), 'the certificate is not current'],
     ['serverTime in words', (answer) => ({ ...answer, serverTime: 'now' }), 'the certificate is not current'],
-    ['version', (answer) => ({ ...answer, version: 2 }), 'it has not the shape of version 1'],
+    [
+      'version',
+      (answer) => ({ ...answer, version: 2 }),
+      'it has not the shape of version 1: version must be the number 1',
+    ],
     [
       'a chain with junk',
       (answer) => ({ ...answer, chain: answer.chain + JUNK }),
@@ -122,7 +126,11 @@ describe('what comes back is checked before it is kept', () => {
       (answer) => ({ ...answer, certificate: answer.certificate + answer.chain }),
       'the certificate cannot be read',
     ],
-    ['a missing field', ({ chain: _chain, ...answer }) => answer, 'it has not the shape of version 1'],
+    [
+      'a missing field',
+      ({ chain: _chain, ...answer }) => answer,
+      'it has not the shape of version 1: chain is missing',
+    ],
     ['certificate', (answer) => ({ ...answer, certificate: 'PEM' }), 'the certificate cannot be read'],
   ])('%s', async (_name, spoil, why) => {
     plane.issuing.spoil = spoil
