@@ -1,4 +1,4 @@
-// Every test file in workerd starts on a migrated database.
+// Every test file in workerd starts on a migrated, empty database: the files share one workerd.
 import { applyD1Migrations, type D1Migration, env } from 'cloudflare:test'
 import type { EnrollmentObject } from '../../src/worker/fleet/enrollment-object.ts'
 import type { KeyDirectory } from '../../src/worker/keysets/key-directory.ts'
@@ -16,3 +16,4 @@ declare global {
 }
 
 await applyD1Migrations(env.DB, env.MIGRATIONS)
+await env.DB.batch(['token', 'enrollment', 'ban', 'event'].map((table) => env.DB.prepare(`DELETE FROM ${table}`)))
