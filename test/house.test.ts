@@ -62,7 +62,12 @@ const ARROWS: Record<string, readonly string[]> = {
     'runner/evidence',
   ],
   'runner/tunnel': ['protocol', 'node', 'runner/log', 'runner/environment', 'runner/net', 'runner/identity'],
-  cli: [...PURE, 'node', 'worker/store', 'worker/ca'],
+  // Commands; what they do lies in the rooms under them.
+  cli: [...PURE, 'node', 'cli/operator', 'cli/ca', 'cli/edge', 'cli/store', 'worker/store', 'worker/ca'],
+  'cli/operator': [...PURE, 'node'],
+  'cli/ca': ['protocol', 'node', 'cli/operator', 'worker/ca'],
+  'cli/edge': [...PURE, 'node', 'cli/operator', 'cli/ca'],
+  'cli/store': ['protocol', 'node', 'cli/operator', 'cli/edge', 'worker/store'],
 }
 
 /** Single files that may reach further, each for one reason. */
@@ -126,12 +131,13 @@ function sources(folder = SRC): SourceFile[] {
   })
 }
 
-/** The folders of the worker and the runner are rooms of their own, and so is a file that has a row. */
+/** The folders of worker, runner and cli are rooms of their own, and so is a file that has a row. */
 const roomOf = (path: string): string => {
   const [top = '', second = ''] = path.split('/')
   const inner = `${top}/${second.replace(/\.tsx?$/, '')}`
-  const isFolder = inner === `${top}/${second}` && (top === 'worker' || top === 'runner')
-  return isFolder || inner in ARROWS ? inner : top
+  const isFolder = inner === `${top}/${second}` && top !== 'protocol' && top !== 'trust'
+  // `cli/ca.ts` is not of the folder beside it.
+  return isFolder || (inner in ARROWS && !existsSync(join(SRC, inner))) ? inner : top
 }
 
 const packageOf = (specifier: string): string =>

@@ -1,22 +1,11 @@
-// `muster ban`, `muster unban` and `muster bans`: who is cut off by hand.
+// `muster ban`, `muster unban`, `muster bans` and `muster drain`: runners cut off, or sent home, by hand.
 
 import { isLabel } from '../protocol/labels.ts'
 import { MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
-import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { isUuidv7 } from '../protocol/uuid.ts'
-import { BAN_KINDS, type Ban, type BanKind } from '../trust/bans.ts'
 import type { BanRow } from '../worker/store/bans.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
-
-/** The options that name runners; commander's names of `BAN_KINDS`. */
-export interface NamingOptions extends SharedOptions {
-  readonly enrollment?: string
-  readonly runnerId?: string
-  readonly identity?: string
-  readonly token?: string
-  readonly tenant?: string
-}
+import { type NamingOptions, named, naming } from './naming.ts'
+import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
 
 interface BanOptions extends NamingOptions {
   readonly note?: string
@@ -34,53 +23,17 @@ export const unbanCommand = () =>
 export const bansCommand = () =>
   command('bans', 'who is banned, oldest first').action((options: SharedOptions) => bans(options))
 
+export const drainCommand = () =>
+  naming(command('drain', 'ask runners to finish what they do and to exit'))
+    .addHelpText(
+      'after',
+      '\nName exactly one. Connected runners are asked within a minute, others when they next connect.',
+    )
+    .action((options: NamingOptions) => drain(options))
+
 const HELP = `
 Name exactly one. Values count as they are written: no patterns.
 It holds everywhere within 30 seconds, and tunnels are closed within a minute.`
-
-/** Adds the options of which one names whom a command is about. */
-export function naming(of: ReturnType<typeof command>) {
-  return of
-    .option('--enrollment <id>', 'one enrollment')
-    .option('--runner-id <id>', 'a runner ID, as build-7 or prod-eks/ip-10-0-1-5_ec2_internal')
-    .option('--identity <arn-or-sub>', 'an AWS ARN, or the sub of a ServiceAccount')
-    .option('--token <id>', 'whoever enrolled with this token')
-    .option('--tenant <slug>', 'everybody in a tenant')
-}
-
-const LONGEST_VALUE = 2048
-
-/** The one that the options name. */
-export function named(options: NamingOptions): Ban {
-  const values: Record<BanKind, string | undefined> = {
-    enrollment: options.enrollment,
-    'runner-id': options.runnerId,
-    identity: options.identity,
-    token: options.token,
-    tenant: options.tenant,
-  }
-  const given = BAN_KINDS.flatMap((kind) => (values[kind] === undefined ? [] : [{ kind, value: values[kind] }]))
-  const [one, ...more] = given
-  if (one === undefined || more.length > 0) {
-    throw new CommandError(`name exactly one of ${BAN_KINDS.map((kind) => `--${kind}`).join(', ')}`)
-  }
-  const fault = faultOf(one)
-  if (fault !== null) throw new CommandError(`--${one.kind} ${JSON.stringify(one.value)} ${fault}`)
-  return one
-}
-
-function faultOf({ kind, value }: Ban): string | null {
-  switch (kind) {
-    case 'enrollment':
-    case 'token':
-      return isUuidv7(value) ? null : 'is not an id: it looks like 0192f3c4-…'
-    case 'tenant':
-      return isTenantSlug(value) ? null : 'is not a tenant: a-z, 0-9 and -, at most 63'
-    case 'identity':
-    case 'runner-id':
-      return value !== '' && value.length <= LONGEST_VALUE && isLabel(value) ? null : 'is not one line of text'
-  }
-}
 
 async function ban(options: BanOptions): Promise<void> {
   const whom = named(options)
@@ -110,7 +63,7 @@ async function ban(options: BanOptions): Promise<void> {
 
 /** A slip of the pen would ban nobody. A trust file that does not load stands in nobody's way in an emergency. */
 async function refuseUnknownTenant({ trust: path }: SharedOptions, tenant: string): Promise<void> {
-  const { readTrust } = await import('./trust.ts')
+  const { readTrust } = await import('./operator/trust-file.ts')
   const trust = await readTrust(path).catch(() => null)
   if (trust !== null && !trust.tenants.includes(tenant)) {
     throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}, and nobody is enrolled in it`)
@@ -135,6 +88,20 @@ async function bans(options: SharedOptions): Promise<void> {
   const rows = await withDatabase(options, listBans)
   print(options, rows.map(shown), () =>
     rows.length === 0 ? 'nobody is banned' : rows.map((row) => lineOf(shown(row))).join('\n'),
+  )
+}
+
+async function drain(options: NamingOptions): Promise<void> {
+  const whom = named(options)
+  const { withDatabase } = await import('./store/database.ts')
+  const { requestDrain } = await import('../worker/store/bans.ts')
+  const now = toEpochSeconds(systemClock())
+  const enrollments = await withDatabase(options, (db) => requestDrain(db, whom, now))
+  if (enrollments.length === 0) {
+    throw new CommandError(`no live runner has the ${whom.kind} ${JSON.stringify(whom.value)}: see muster events`)
+  }
+  print(options, { enrollments }, () =>
+    [...enrollments, `asked of ${enrollments.length}; those that are connected hear of it within a minute`].join('\n'),
   )
 }
 

@@ -2,22 +2,21 @@
 
 import { join } from 'node:path'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { fetchRoots, parseCertificates, type Shown, showCertificate } from './ca/certificates.ts'
 import {
   CA_FILES,
   DEFAULT_CA_DIR,
   loadFolder,
+  readCaCertificates,
   readCaFile,
   refuseTaken,
-  type Shown,
-  showCertificates,
   writeCaFolder,
   writeNew,
 } from './ca/folder.ts'
-import { type IssueOptions, issue } from './ca/issue.ts'
-import { liveCertificates } from './ca/live.ts'
-import { rotateCommand, rotationText } from './ca/rotate.ts'
-import { rotationState } from './ca/rotate-folder.ts'
-import { CommandError, command, group, print, type SharedOptions } from './command.ts'
+import { rotationState } from './ca/rotation.ts'
+import { type IssueOptions, issue } from './ca-issue.ts'
+import { rotateCommand, rotationText } from './ca-rotate.ts'
+import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
 
 interface DirOptions extends SharedOptions {
   readonly dir: string
@@ -69,7 +68,7 @@ async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
     writeNew('.', [[DEV_VARS, `CA_KEY="${ca.issuingKey}"\nCA_CERT="${ca.issuing}"\n`, 0o600]])
   }
   const files = Object.values(CA_FILES).map((name) => join(dir, name))
-  const certificates = showCertificates(ca.issuing)
+  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(showCertificate)
   print(options, { dir, files: devVars ? [...files, DEV_VARS] : files, certificates }, () =>
     [
       ...files.map((file) => `wrote ${file}`),
@@ -87,8 +86,8 @@ async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
 
 async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
   if (url !== undefined) return showLive(url, options)
-  const issuing = readCaFile(dir, CA_FILES.issuing)
-  const certificates = showCertificates(issuing)
+  const issuing = parseCertificates(readCaFile(dir, CA_FILES.issuing))
+  const certificates = issuing.ok ? issuing.value.map(showCertificate) : []
   const fault = await loadFolder(dir).then(
     () => null,
     (error) => {
@@ -108,7 +107,7 @@ async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
 }
 
 async function showLive(url: string, options: SharedOptions): Promise<void> {
-  const certificates = await liveCertificates(url)
+  const certificates = (await fetchRoots(url)).map(showCertificate)
   print(options, { url, certificates }, () => certificates.map(line).join('\n'))
 }
 

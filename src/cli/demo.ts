@@ -7,12 +7,12 @@ import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { DEFAULT_STATE } from './command.ts'
 import { bold, dim, type EdgeLog, readObject } from './edge/log.ts'
 import { PROJECT } from './edge/project.ts'
 import type { Edge } from './edge/start.ts'
 import { stateFolder } from './edge/state.ts'
 import { watch } from './edge/watchdog.ts'
+import { DEFAULT_STATE } from './operator/command.ts'
 
 export interface DemoOptions {
   readonly edge: Edge

@@ -3,9 +3,9 @@
 import { existsSync } from 'node:fs'
 import { Option } from 'commander'
 import type { CompiledTrust } from '../trust/compiled.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
 import type { Edge } from './edge/start.ts'
+import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
 
 interface DevOptions extends SharedOptions {
   readonly port: number
@@ -77,7 +77,10 @@ async function dev(options: DevOptions): Promise<void> {
   const ending = stopSignal()
   const log = new EdgeLog(options.json ?? false)
   // Loaded here: the other commands start without workerd and wrangler.
-  const [{ startEdge }, { readTrust }] = await Promise.all([import('./edge/start.ts'), import('./trust.ts')])
+  const [{ startEdge }, { readTrust }] = await Promise.all([
+    import('./edge/start.ts'),
+    import('./operator/trust-file.ts'),
+  ])
   const trust = await readTrust(options.trust)
   const edge = await startEdge({
     port: options.port,

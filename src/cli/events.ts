@@ -5,7 +5,7 @@ import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
 import type { EventRow } from '../worker/store/events.ts'
-import { CommandError, command, print, type SharedOptions } from './command.ts'
+import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
 
 interface EventsOptions extends SharedOptions {
   readonly limit: string

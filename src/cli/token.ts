@@ -7,7 +7,7 @@ import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../pro
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
-import { CommandError, command, group, print, type SharedOptions } from './command.ts'
+import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
 
 interface MintOptions extends SharedOptions {
   readonly tenant?: string
@@ -48,7 +48,7 @@ Examples:
   muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps`
 
 async function mint(options: MintOptions): Promise<void> {
-  const { readTrust } = await import('./trust.ts')
+  const { readTrust } = await import('./operator/trust-file.ts')
   const trust = await readTrust(options.trust)
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
   const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)

@@ -1,16 +1,14 @@
-// `muster trust`: check, compile and describe the trust file; and the trust file as other commands read it.
+// `muster trust`: check, compile and describe the trust file.
 
 import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join } from 'node:path'
 import { quote } from '../protocol/labels.ts'
-import { KEY_SET_BODY_BYTES } from '../protocol/limits.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { type Compilation, compileTrust } from '../trust/compile.ts'
-import type { CompiledTrust } from '../trust/compiled.ts'
-import { type Mistake, TRUST_FILE_BYTES } from '../trust/document.ts'
+import type { Compilation } from '../trust/compile.ts'
 import { TRUST_SCHEMA } from '../trust/schema.ts'
-import { CommandError, command, group, print, type SharedOptions } from './command.ts'
-import { makeFolder, readUpTo } from './files.ts'
+import { command, group, print, type SharedOptions } from './operator/command.ts'
+import { makeFolder } from './operator/files.ts'
+import { compileTrustFile, mistakeLines } from './operator/trust-file.ts'
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
@@ -38,34 +36,8 @@ export function trustCommand() {
   return trust
 }
 
-/** Compiles the file at `path`; throws a CommandError with every mistake, a line each. */
-export async function readTrust(path: string): Promise<CompiledTrust> {
-  const compilation = await compileFile(path)
-  if (compilation.ok) return compilation.trust
-  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.mistakes).join('\n')}`)
-}
-
-async function compileFile(path: string, deployed = false): Promise<Compilation> {
-  const folder = dirname(resolve(path))
-  // One byte over the limit is enough for the compiler to say so.
-  const bytes = readUpTo(resolve(path), TRUST_FILE_BYTES + 1)
-  if ('fault' in bytes) throw new CommandError(`the trust file ${path} ${bytes.fault}; name another with --trust`)
-  return compileTrust(bytes, { deployed, readFile: (name) => readWhole(resolve(folder, name)) })
-}
-
-/** A file that the trust file names: a key set or a CA certificate. */
-function readWhole(path: string): Uint8Array | { readonly fault: string } {
-  const bytes = readUpTo(path, KEY_SET_BODY_BYTES + 1)
-  return 'fault' in bytes || bytes.length <= KEY_SET_BODY_BYTES
-    ? bytes
-    : { fault: `has more than ${KEY_SET_BODY_BYTES} bytes` }
-}
-
-const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
-  mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
-
 async function check(options: SharedOptions): Promise<void> {
-  const compilation = await compileFile(options.trust, options.remote === true)
+  const compilation = await compileTrustFile(options.trust, options.remote === true)
   if (!compilation.ok) return refuse(options, compilation)
   const { trust, notes } = compilation
   const reserved = trust.clusters.length === 0 ? null : await reservedRunnerId(options)
@@ -106,7 +78,7 @@ function refuse(options: SharedOptions, { mistakes }: Compilation & { readonly o
 async function build(options: SharedOptions): Promise<void> {
   // An earlier good file must not be deployed in place of one that cannot be compiled.
   const withdraw = () => rmSync(COMPILED, { force: true })
-  const compilation = await compileFile(options.trust).catch((error: unknown) => {
+  const compilation = await compileTrustFile(options.trust).catch((error: unknown) => {
     withdraw()
     throw error
   })

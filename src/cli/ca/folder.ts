@@ -1,12 +1,12 @@
 // An operator's CA folder: the root, kept offline, and the issuing certificate that signs.
 
-import { X509Certificate } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { epochMilliseconds, rfc3339, seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
+import { seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
 import type { Authority } from '../../worker/ca/authority.ts'
-import { CommandError } from '../command.ts'
-import { codeOf, makeFolder, readUpTo } from '../files.ts'
+import { CommandError } from '../operator/command.ts'
+import { codeOf, makeFolder, readUpTo } from '../operator/files.ts'
+import { type Certificates, parseCertificates } from './certificates.ts'
 import type { CaFolder } from './create.ts'
 
 export const DEFAULT_CA_DIR = '.muster/ca'
@@ -58,10 +58,17 @@ const CA_FILE_BYTES = 256 * 1024
 /** The text of a file of the folder. */
 export function readCaFile(dir: string, name: string): string {
   const path = join(dir, name)
-  const bytes = readUpTo(path, CA_FILE_BYTES + 1)
-  if ('fault' in bytes) throw new CommandError(`${path} ${bytes.fault}`)
-  if (bytes.length > CA_FILE_BYTES) throw new CommandError(`${path} has more than ${CA_FILE_BYTES} bytes`)
-  return new TextDecoder().decode(bytes)
+  const file = readUpTo(path, CA_FILE_BYTES + 1)
+  if (!file.ok) throw new CommandError(`${path} ${file.error}`)
+  if (file.value.length > CA_FILE_BYTES) throw new CommandError(`${path} has more than ${CA_FILE_BYTES} bytes`)
+  return new TextDecoder().decode(file.value)
+}
+
+/** The certificates of a file of the folder, in its order. */
+export function readCaCertificates(dir: string, name: string): Certificates {
+  const certificates = parseCertificates(readCaFile(dir, name))
+  if (!certificates.ok) throw new CommandError(`${join(dir, name)}: ${certificates.error}`)
+  return certificates.value
 }
 
 /** The CA of a folder, checked as the Worker checks its secrets; an ended one is refused, too. */
@@ -76,42 +83,3 @@ export async function loadFolder(dir: string): Promise<Authority> {
   if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
   return loaded.value
 }
-
-/** A certificate for an operator's eyes. */
-export interface Shown {
-  readonly subject: string
-  readonly issuer: string
-  readonly serial: string
-  /** RFC 3339. */
-  readonly notBefore: string
-  readonly notAfter: string
-  /** SHA-256 of the DER, in hexadecimal. */
-  readonly fingerprint: string
-}
-
-const BLOCK = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
-
-/** The certificates of a PEM text, as far as they can be read; whether they serve is judged by the CA itself. */
-export function showCertificates(pem: string): Shown[] {
-  return (pem.match(BLOCK) ?? []).flatMap((block) => {
-    try {
-      const certificate = new X509Certificate(block)
-      return [
-        {
-          subject: oneLine(certificate.subject),
-          issuer: oneLine(certificate.issuer),
-          serial: certificate.serialNumber.toLowerCase(),
-          notBefore: timeText(certificate.validFromDate),
-          notAfter: timeText(certificate.validToDate),
-          fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
-        },
-      ]
-    } catch {
-      return []
-    }
-  })
-}
-
-const oneLine = (name: string): string => name.replaceAll('\n', ', ')
-
-const timeText = (date: Date): string => rfc3339(toEpochSeconds(epochMilliseconds(date.getTime())))

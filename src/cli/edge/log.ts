@@ -1,6 +1,6 @@
 // What the Worker and the demonstration runner log, as JSON lines for a program or as short lines for a person.
 
-import { onTerminal } from '../command.ts'
+import { onTerminal } from '../operator/command.ts'
 
 export class EdgeLog {
   readonly #json: boolean

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Json, V4WorkerOptions } from 'miniflare'
-import { CommandError } from '../command.ts'
+import { CommandError } from '../operator/command.ts'
 
 /** The folder with wrangler.toml, the Worker's sources and the migrations. */
 export const PROJECT = fileURLToPath(new URL('../../../', import.meta.url))

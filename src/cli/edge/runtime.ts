@@ -3,7 +3,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
-import { makeFolder } from '../files.ts'
+import { makeFolder } from '../operator/files.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'

@@ -3,8 +3,8 @@
 import { renameSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { CommandError } from '../command.ts'
-import { makeFolder } from '../files.ts'
+import { CommandError } from '../operator/command.ts'
+import { makeFolder } from '../operator/files.ts'
 
 export interface StateFolder {
   /** What wrangler calls `--persist-to`; both share what lies under `v3`. */

@@ -3,11 +3,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { CommandError, type SharedOptions } from '../command.ts'
 import { applyMigrations } from '../edge/migrations.ts'
 import { type Project, readProject } from '../edge/project.ts'
 import { lockState, type StateFolder, stateFolder } from '../edge/state.ts'
 import { isAnswering, openWire, queryOverWire, readWire, runQuery } from '../edge/state-server.ts'
+import { CommandError, type SharedOptions } from '../operator/command.ts'
 
 /** Milliseconds for other commands to be done with the state. */
 const PATIENCE = 60_000

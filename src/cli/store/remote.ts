@@ -5,8 +5,8 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { stripVTControlCharacters } from 'node:util'
-import { CommandError, type SharedOptions } from '../command.ts'
 import { PROJECT } from '../edge/project.ts'
+import { CommandError, type SharedOptions } from '../operator/command.ts'
 
 export async function executeRemotely(
   options: SharedOptions,

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import {
   copyFileSync,
+  cpSync,
   existsSync,
   mkdtempSync,
   readdirSync,
@@ -129,6 +130,24 @@ describe('muster ca show', () => {
     const { code, stdout } = await muster('ca', 'show', '--dir', 'mixed', '--json')
     expect(code).toBe(1)
     expect(JSON.parse(stdout)).toMatchObject({ pair: false, fault: 'mixed: CA_KEY and CA_CERT are not a pair' })
+  })
+
+  test('passes over what OpenSSL writes around a block, as the Worker does', async () => {
+    cpSync(path('ca'), path('texted'), { recursive: true })
+    writeFileSync(path('texted', 'issuing.pem'), `Certificate:\n    Data: …\n${read('ca', 'issuing.pem')}`)
+    const parameters = '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n'
+    writeFileSync(path('texted', 'issuing.key.pem'), parameters + read('ca', 'issuing.key.pem'))
+    const { code, stdout } = await muster('ca', 'show', '--dir', 'texted', '--json')
+    const plain = JSON.parse((await muster('ca', 'show', '--dir', 'ca', '--json')).stdout)
+    expect([code, JSON.parse(stdout)]).toEqual([0, { ...plain, dir: 'texted' }])
+  })
+
+  test('says the same as the Worker of a file that holds something else', async () => {
+    cpSync(path('ca'), path('keyed'), { recursive: true })
+    writeFileSync(path('keyed', 'issuing.pem'), read('ca', 'issuing.pem') + read('ca', 'issuing.key.pem'))
+    const { code, stdout } = await muster('ca', 'show', '--dir', 'keyed', '--json')
+    const fault = 'keyed: CA_CERT is not a list of PEM certificates: a PEM block that is not a CERTIFICATE'
+    expect([code, JSON.parse(stdout)]).toMatchObject([1, { pair: false, fault, certificates: [] }])
   })
 
   test('names a folder that is not there', async () => {

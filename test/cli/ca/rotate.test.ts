@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createCa } from '../../../src/cli/ca/create.ts'
-import { exchange, faultOfNext, placeNext, removeNext, rotationState } from '../../../src/cli/ca/rotate-folder.ts'
+import { exchange, faultOfNext, placeNext, removeNext, rotationState } from '../../../src/cli/ca/rotation.ts'
 import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { runMuster } from '../../end-to-end/edge.ts'
 

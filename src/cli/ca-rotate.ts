@@ -2,10 +2,10 @@
 // is to be given next; a step that is done already writes it again.
 
 import { join } from 'node:path'
-import { rfc3339, systemClock, toEpochSeconds } from '../../protocol/time.ts'
-import { CommandError, command, group, print, type SharedOptions } from '../command.ts'
-import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaFile, showCertificates } from './folder.ts'
-import { liveCertificates } from './live.ts'
+import { encodePem } from '../protocol/pem.ts'
+import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { fetchRoots, showCertificate } from './ca/certificates.ts'
+import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaCertificates, readCaFile } from './ca/folder.ts'
 import {
   exchange,
   faultOfNext,
@@ -20,7 +20,8 @@ import {
   rotationState,
   wasRetired,
   writeSecretFile,
-} from './rotate-folder.ts'
+} from './ca/rotation.ts'
+import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
 
 interface RotateOptions extends SharedOptions {
   readonly dir: string
@@ -87,7 +88,7 @@ async function prepare({ dir, ...options }: RotateOptions): Promise<void> {
   if (!again || fault !== null) {
     await loadFolder(dir)
     readCaFile(dir, CA_FILES.root)
-    const { createCa } = await import('./create.ts')
+    const { createCa } = await import('./ca/create.ts')
     placeNext(dir, await createCa({ development: false, now: toEpochSeconds(systemClock()) }))
   }
   writeSecrets(dir, { CA_TRUST: readCaFile(nextOf(dir), CA_FILES.root) })
@@ -127,8 +128,8 @@ async function retire({ dir, force, ...options }: RetireOptions): Promise<void> 
   const now = toEpochSeconds(systemClock())
   if (!force && !again) {
     const issuer = await issuerOf(previousOf(dir))
-    const { withDatabase } = await import('../store/database.ts')
-    const { countUnderIssuer } = await import('../../worker/store/enrollments.ts')
+    const { withDatabase } = await import('./store/database.ts')
+    const { countUnderIssuer } = await import('../worker/store/enrollments.ts')
     const runners = await withDatabase(options, (db) => countUnderIssuer(db, issuer, now))
     if (runners > 0) {
       throw new CommandError(
@@ -155,7 +156,7 @@ function warn(text: string): void {
 /** `again`: the step was done before. */
 function report(dir: string, options: SharedOptions, again: boolean): void {
   const secrets = join(dir, SECRETS)
-  const certificates = showCertificates(readCaFile(dir, CA_FILES.issuing))
+  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(showCertificate)
   print(options, { dir, rotation: rotationState(dir), again, secrets, certificates }, () =>
     [
       ...(again ? [`done already: nothing is made anew, and ${secrets} is written again`] : []),
@@ -168,15 +169,14 @@ function report(dir: string, options: SharedOptions, again: boolean): void {
   )
 }
 
-/** The old issuing certificate alone: CA_PREVIOUS accepts what these signed, and a root signs no leaf. */
+/** The old issuing certificate alone (PEM): CA_PREVIOUS accepts what these signed, and a root signs no leaf. */
 function leafIssuerOf(dir: string): string {
-  const text = readCaFile(dir, CA_FILES.issuing)
-  const end = '-----END CERTIFICATE-----'
-  return `${text.slice(0, text.indexOf(end) + end.length)}\n`
+  const [issuing] = readCaCertificates(dir, CA_FILES.issuing)
+  return encodePem('CERTIFICATE', issuing.raw)
 }
 
 async function issuerOf(dir: string): Promise<string> {
-  const { loadAuthority } = await import('../../worker/ca/authority.ts')
+  const { loadAuthority } = await import('../worker/ca/authority.ts')
   const loaded = await loadAuthority({
     caKey: readCaFile(dir, CA_FILES.issuingKey),
     caCert: readCaFile(dir, CA_FILES.issuing),
@@ -191,10 +191,10 @@ async function seeRoots(dir: string, url: string | undefined): Promise<void> {
   if (url === undefined) {
     throw new CommandError('--url is missing: the live Muster, whose bundle must have both roots (or --force)')
   }
-  const live = await liveCertificates(url)
+  const live = await fetchRoots(url)
   const lacks = (folder: string) => {
-    const [root] = showCertificates(readCaFile(folder, CA_FILES.root))
-    return !live.some(({ fingerprint }) => fingerprint === root?.fingerprint)
+    const [root] = readCaCertificates(folder, CA_FILES.root)
+    return !live.some(({ fingerprint256 }) => fingerprint256 === root.fingerprint256)
   }
   if (lacks(oldOf(dir)))
     throw new CommandError(`the bundle at ${url} has not the root of ${dir}: is it another Muster?`)

@@ -2,10 +2,11 @@
 
 import { accessSync, closeSync, constants, mkdirSync, openSync, readSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from './command.ts'
 
-/** At most `limit` bytes, whatever the path leads to; the fault is what comes after the file's name in a sentence. */
-export function readUpTo(path: string, limit: number): Uint8Array | { readonly fault: string } {
+/** At most `limit` bytes, whatever the path leads to. The error is what comes after the file's name in a sentence. */
+export function readUpTo(path: string, limit: number): Result<Uint8Array, string> {
   const bytes = new Uint8Array(limit)
   let length = 0
   try {
@@ -18,9 +19,9 @@ export function readUpTo(path: string, limit: number): Uint8Array | { readonly f
     }
   } catch (error) {
     const code = codeOf(error)
-    return { fault: code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})` }
+    return err(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`)
   }
-  return bytes.subarray(0, length)
+  return ok(bytes.subarray(0, length))
 }
 
 /** Makes a folder and those above it, or says why what the operator named cannot be written to. */
@@ -48,6 +49,6 @@ function makeMissing(path: string): void {
   }
 }
 
-/** The system's word for it (`ENOENT`), never a content. */
+/** The system's code of an error (`ENOENT`), which quotes no content. */
 export const codeOf = (error: unknown): string =>
   error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'

@@ -1,15 +1,15 @@
 // `muster ca issue`: the provisioned certificate of a machine that cannot enroll, from the operator's own CA folder.
 
 import { join } from 'node:path'
-import { sha256Hex } from '../../protocol/digest.ts'
-import type { Leaf } from '../../protocol/leaf.ts'
-import { PROVISIONED_LIFETIME_MAX } from '../../protocol/limits.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
-import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
-import { uuidv7 } from '../../protocol/uuid.ts'
-import { parseDuration } from '../../trust/duration.ts'
-import { CommandError, print, type SharedOptions } from '../command.ts'
-import { loadFolder, refuseTaken, writeNew } from './folder.ts'
+import { sha256Hex } from '../protocol/digest.ts'
+import type { Leaf } from '../protocol/leaf.ts'
+import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
+import { formatSpiffeId } from '../protocol/spiffe-id.ts'
+import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { uuidv7 } from '../protocol/uuid.ts'
+import { parseDuration } from '../trust/duration.ts'
+import { loadFolder, refuseTaken, writeNew } from './ca/folder.ts'
+import { CommandError, print, type SharedOptions } from './operator/command.ts'
 
 export interface IssueOptions extends SharedOptions {
   readonly dir: string
@@ -24,7 +24,7 @@ const FILES = { certificate: 'cert.pem', key: 'key.pem', ca: 'ca.pem' } as const
 export async function issue(options: IssueOptions): Promise<void> {
   const { tenant, dir, out } = options
   const lifetime = readLifetime(options.ttl)
-  const { readTrust } = await import('../trust.ts')
+  const { readTrust } = await import('./operator/trust-file.ts')
   const trust = await readTrust(options.trust)
   if (!trust.tenants.includes(tenant)) {
     const known = trust.tenants.join(', ')
@@ -33,11 +33,11 @@ export async function issue(options: IssueOptions): Promise<void> {
   refuseTaken(out, Object.values(FILES))
   const authority = await loadFolder(dir)
   const now = toEpochSeconds(systemClock())
-  const { newSerial, validityOf, formatOrganizationalUnit } = await import('../../worker/ca/profile.ts')
+  const { newSerial, validityOf, formatOrganizationalUnit } = await import('../worker/ca/profile.ts')
   const validity = validityOf(authority, now, lifetime)
   if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
 
-  const { createRunnerKey } = await import('./create.ts')
+  const { createRunnerKey } = await import('./ca/create.ts')
   const { key, spki } = await createRunnerKey()
   const leaf: Leaf = {
     enrollmentId: uuidv7(systemClock()),
@@ -52,8 +52,8 @@ export async function issue(options: IssueOptions): Promise<void> {
   }
 
   // The record comes before the signature, as in an enrollment.
-  const { withDatabase } = await import('../store/database.ts')
-  const { insertProvisioned } = await import('../../worker/store/enrollments.ts')
+  const { withDatabase } = await import('./store/database.ts')
+  const { insertProvisioned } = await import('../worker/store/enrollments.ts')
   await withDatabase(options, (db) =>
     insertProvisioned(db, {
       ...leaf,
@@ -65,8 +65,8 @@ export async function issue(options: IssueOptions): Promise<void> {
     }),
   )
 
-  const { issueCertificate } = await import('../../worker/ca/issue.ts')
-  const { chainPem, trustBundlePem } = await import('../../worker/ca/bundle.ts')
+  const { issueCertificate } = await import('../worker/ca/issue.ts')
+  const { chainPem, trustBundlePem } = await import('../worker/ca/bundle.ts')
   const { pem } = await issueCertificate(authority, {
     ...leaf,
     organizationalUnit: formatOrganizationalUnit(leaf),

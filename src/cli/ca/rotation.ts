@@ -1,13 +1,14 @@
-// What a rotation does to the CA folder. `next` and `previous` in it say where the rotation is. Each appears and goes
-// by one rename, and what is copied stays where it came from until then: a step that was cut off is done again whole.
+// The steps of a CA rotation as changes of the CA folder. `next` and `previous` in it say where the rotation is. Each
+// appears and goes by one rename, and what is copied stays where it came from until then: a step that was cut off is
+// done again whole.
 
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { CommandError } from '../command.ts'
-import { codeOf } from '../files.ts'
+import { CommandError } from '../operator/command.ts'
+import { codeOf } from '../operator/files.ts'
 import type { CaFolder } from './create.ts'
-import { CA_FILES, loadFolder, readCaFile, showCertificates, writeCaFolder } from './folder.ts'
+import { CA_FILES, loadFolder, readCaCertificates, readCaFile, writeCaFolder } from './folder.ts'
 
 const NEXT = 'next'
 const PREVIOUS = 'previous'
@@ -25,7 +26,7 @@ export function rotationState(dir: string): RotationState {
   return existsSync(previousOf(dir)) ? 'activated' : 'none'
 }
 
-/** Whether an activation was begun and has not come to its end. */
+/** Whether an activation was begun and not finished. */
 export const isActivating = (dir: string): boolean => existsSync(nextOf(dir)) && existsSync(previousOf(dir))
 
 export const wasRetired = (dir: string): boolean =>
@@ -39,9 +40,9 @@ export async function faultOfNext(dir: string): Promise<string | null> {
   const next = nextOf(dir)
   try {
     await loadFolder(next)
-    const root = showCertificates(readCaFile(next, CA_FILES.root))[0]
-    const top = showCertificates(readCaFile(next, CA_FILES.issuing)).at(-1)
-    return root?.fingerprint === top?.fingerprint
+    const [root] = readCaCertificates(next, CA_FILES.root)
+    const top = readCaCertificates(next, CA_FILES.issuing).at(-1)
+    return root.fingerprint256 === top?.fingerprint256
       ? null
       : `${next}: ${CA_FILES.root} is not the root of ${CA_FILES.issuing}`
   } catch (error) {
@@ -129,9 +130,9 @@ const modeOf = (name: string): number => (name === CA_FILES.rootKey || name === 
 /** Whether the root's key in one folder is that of the root in another: where files lie tells nothing of it. */
 function keyBelongs(keyDir: string, rootDir: string): boolean {
   if (!existsSync(join(keyDir, CA_FILES.rootKey))) return false
-  const [key, root] = [readCaFile(keyDir, CA_FILES.rootKey), readCaFile(rootDir, CA_FILES.root)]
+  const [root] = readCaCertificates(rootDir, CA_FILES.root)
   try {
-    return new X509Certificate(root).checkPrivateKey(createPrivateKey(key))
+    return root.checkPrivateKey(createPrivateKey(readCaFile(keyDir, CA_FILES.rootKey)))
   } catch {
     return false
   }

@@ -1,0 +1,66 @@
+// CA certificates for an operator's eyes: those of a PEM file, and those that a running Muster hands out.
+
+import { X509Certificate } from 'node:crypto'
+import { parseCertificateFile } from '../../protocol/pem.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import { epochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
+import { CommandError } from '../operator/command.ts'
+
+/** CA_CERT holds no more; the bundle of a rotation fewer. */
+const MAX_CERTIFICATES = 10
+
+export type Certificates = readonly [X509Certificate, ...X509Certificate[]]
+
+/** In the order of the text. Whether they serve is judged by the CA itself; the error is for a person. */
+export function parseCertificates(pem: string): Result<Certificates, string> {
+  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  if (!blocks.ok) return blocks
+  try {
+    const [first, ...others] = blocks.value.map((der) => new X509Certificate(der))
+    return first === undefined ? err('no certificate') : ok([first, ...others])
+  } catch {
+    return err('holds what is no certificate')
+  }
+}
+
+/** An answer that takes longer (milliseconds), or is longer, is no trust bundle. */
+const PATIENCE = 10_000
+const CHARACTERS = 256 * 1024
+
+/** The roots that the Muster at `url` hands out. */
+export async function fetchRoots(url: string): Promise<Certificates> {
+  const address = URL.canParse('/api/bundle.pem', url) ? new URL('/api/bundle.pem', url) : null
+  if (address === null) throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
+  const pem = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(PATIENCE) }).then(
+    async (answer) => (answer.ok ? await answer.text() : ''),
+    () => '',
+  )
+  const certificates = pem.length > CHARACTERS ? err('too long') : parseCertificates(pem)
+  if (!certificates.ok) throw new CommandError(`${address} gives no trust bundle`)
+  return certificates.value
+}
+
+/** What `--json` prints of a certificate. */
+export interface Shown {
+  readonly subject: string
+  readonly issuer: string
+  readonly serial: string
+  /** RFC 3339. */
+  readonly notBefore: string
+  readonly notAfter: string
+  /** SHA-256 of the DER, in hexadecimal. */
+  readonly fingerprint: string
+}
+
+export const showCertificate = (certificate: X509Certificate): Shown => ({
+  subject: oneLine(certificate.subject),
+  issuer: oneLine(certificate.issuer),
+  serial: certificate.serialNumber.toLowerCase(),
+  notBefore: timeText(certificate.validFromDate),
+  notAfter: timeText(certificate.validToDate),
+  fingerprint: certificate.fingerprint256.replaceAll(':', '').toLowerCase(),
+})
+
+const oneLine = (name: string): string => name.replaceAll('\n', ', ')
+
+const timeText = (date: Date): string => rfc3339(toEpochSeconds(epochMilliseconds(date.getTime())))

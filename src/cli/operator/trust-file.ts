@@ -1,0 +1,35 @@
+// The trust file as commands read it: compiled, with the files that it names.
+
+import { dirname, resolve } from 'node:path'
+import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
+import { type Compilation, compileTrust } from '../../trust/compile.ts'
+import type { CompiledTrust } from '../../trust/compiled.ts'
+import { type Mistake, TRUST_FILE_BYTES } from '../../trust/document.ts'
+import { CommandError } from './command.ts'
+import { readUpTo } from './files.ts'
+
+/** Compiles the file at `path`; throws a CommandError with every mistake, a line each. */
+export async function readTrust(path: string): Promise<CompiledTrust> {
+  const compilation = await compileTrustFile(path)
+  if (compilation.ok) return compilation.trust
+  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.mistakes).join('\n')}`)
+}
+
+/** `deployed`: what only the local edge can honour is a mistake. Throws a CommandError where there is no such file. */
+export async function compileTrustFile(path: string, deployed = false): Promise<Compilation> {
+  const folder = dirname(resolve(path))
+  // One byte over the limit is enough for the compiler to say so.
+  const file = readUpTo(resolve(path), TRUST_FILE_BYTES + 1)
+  if (!file.ok) throw new CommandError(`the trust file ${path} ${file.error}; name another with --trust`)
+  return compileTrust(file.value, { deployed, readFile: (name) => readNamed(resolve(folder, name)) })
+}
+
+/** A file that the trust file names: a key set or a CA certificate. */
+function readNamed(path: string): Uint8Array | { readonly fault: string } {
+  const file = readUpTo(path, KEY_SET_BODY_BYTES + 1)
+  if (!file.ok) return { fault: file.error }
+  return file.value.length <= KEY_SET_BODY_BYTES ? file.value : { fault: `has more than ${KEY_SET_BODY_BYTES} bytes` }
+}
+
+export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
+  mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
