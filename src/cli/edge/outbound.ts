@@ -1,11 +1,9 @@
-// Where the Worker's own requests go: hosts given with --outbound, hosts with a private CA, everything else.
+// Where the Worker's own requests go: hosts given with --outbound, hosts with a private CA, everything else. workerd
+// sends them all itself, so that its errors and its TLS are those of a deployed Worker.
 
-import { randomBytes } from 'node:crypto'
-import { createServer, request as httpRequest, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { request as httpsRequest } from 'node:https'
-import { getCACertificates } from 'node:tls'
 import type { V4WorkerOptions } from 'miniflare'
-import { listen } from './terminator.ts'
+import { encodePem, parseCertificateFile } from '../../protocol/pem.ts'
+import { CommandError } from '../operator/command.ts'
 
 export interface Detours {
   /** `host` or `host:port` → origin that answers in its place. */
@@ -14,88 +12,56 @@ export interface Detours {
   readonly authorities: ReadonlyMap<string, string>
 }
 
-export interface Outbound {
-  /** Worker that Miniflare sends every outgoing request through. */
-  readonly worker: V4WorkerOptions
-  readonly close: () => void
-}
+type Service = NonNullable<V4WorkerOptions['serviceBindings']>[string]
 
 export const OUTBOUND_WORKER = 'muster-outbound'
 
-/**
- * Starts the forwarder and describes the Worker in front of it. Null where there is no detour: then workerd goes out
- * by itself.
- */
-export async function startOutbound(detours: Detours): Promise<Outbound | null> {
-  const hosts = [...new Set([...detours.origins.keys(), ...detours.authorities.keys()])]
-  if (hosts.length === 0) return null
-  const secret = randomBytes(32).toString('base64url')
-  const server = createServer({ requireHostHeader: false }, (request, response) => {
-    if (request.headers[SECRET] === secret) forward(detours, request, response)
-    else response.writeHead(403).end()
-  })
-  const port = await listen(server, 0)
-  return { worker: outboundWorker(hosts, port, secret), close: () => closeAll(server) }
-}
-
-const SECRET = 'mf-muster-outbound'
-
-/** Not in Node: workerd itself sends what needs no detour, so that its errors and its TLS are the deployed Worker's. */
+/** The binding of a host is named `to <host>`, so that no property of an object is taken for one. */
 const SCRIPT = `export default {
   fetch(request, env) {
     const { host, hostname } = new URL(request.url)
-    return (env.HOSTS.includes(host) || env.HOSTS.includes(hostname) ? env.DETOUR : globalThis).fetch(request)
+    return (env['to ' + host] ?? env['to ' + hostname] ?? globalThis).fetch(request)
   },
 }`
 
-function outboundWorker(hosts: readonly string[], port: number, secret: string): V4WorkerOptions {
+/** The Worker that every outgoing request passes through; null where there is no detour. */
+export function outboundWorker({ origins, authorities }: Detours): V4WorkerOptions | null {
+  const hosts = [...new Set([...origins.keys(), ...authorities.keys()])]
+  if (hosts.length === 0) return null
+  const of = <T>(map: ReadonlyMap<string, T>, host: string): T | undefined =>
+    map.get(host) ?? map.get(new URL(`https://${host}`).hostname)
+  const services = hosts.map((host): [string, Service] => {
+    const origin = of(origins, host)
+    const tls = tlsOptions(of(authorities, host))
+    return [`to ${host}`, origin === undefined ? { network: { ...NETWORK, tlsOptions: tls } } : external(origin, tls)]
+  })
   return {
     name: OUTBOUND_WORKER,
     modules: [{ type: 'ESModule', path: 'outbound.mjs', contents: SCRIPT }],
     compatibilityDate: '2026-11-01',
-    bindings: { HOSTS: [...hosts] },
-    serviceBindings: {
-      DETOUR: {
-        external: {
-          address: `127.0.0.1:${port}`,
-          // A proxy's request line names the whole URL, and there is no Host header.
-          http: { style: PROXY_STYLE, injectRequestHeaders: [{ name: SECRET, value: secret }] },
-        },
-      },
-    },
+    serviceBindings: Object.fromEntries(services),
   }
 }
-const PROXY_STYLE = 1
 
-/** Method, path, headers, body, status and redirects go through unaltered; a failure is a cut connection. */
-function forward(detours: Detours, request: IncomingMessage, response: ServerResponse): void {
-  const url = new URL(request.url ?? '')
-  const origin = detours.origins.get(url.host) ?? detours.origins.get(url.hostname) ?? url
-  const ca = detours.authorities.get(url.host) ?? detours.authorities.get(url.hostname)
-  const send = origin.protocol === 'https:' ? httpsRequest : httpRequest
-  const onward = send({
-    host: origin.hostname.replace(/^\[|\]$/g, ''),
-    port: origin.port,
-    method: request.method ?? 'GET',
-    path: `${url.pathname}${url.search}`,
-    headers: ['Host', url.host, ...withoutSecret(request.rawHeaders)],
-    setHost: false,
-    ...(ca !== undefined && { ca: [...getCACertificates('default'), ca] }),
-  })
-  onward.on('response', (answer) => {
-    response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answer.rawHeaders)
-    answer.pipe(response)
-    answer.on('error', () => response.destroy())
-  })
-  onward.on('error', () => response.destroy())
-  response.on('close', () => onward.destroy())
-  request.pipe(onward)
+/** Private addresses too, as for every other request of a local Worker. */
+const NETWORK = { allow: ['public', 'private'] }
+
+/** Beside the certificates that everybody trusts. */
+const tlsOptions = (ca: string | undefined) => ({
+  trustBrowserCas: true,
+  ...(ca !== undefined && { trustedCertificates: certificatesOf(ca) }),
+})
+
+const MAX_CERTIFICATES = 100
+
+/** One by one: workerd takes the first certificate of a text alone. */
+function certificatesOf(pem: string): string[] {
+  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  if (!blocks.ok) throw new CommandError(`a caFile of the trust file: ${blocks.error}`)
+  return blocks.value.map((der) => encodePem('CERTIFICATE', der))
 }
 
-const withoutSecret = (rawHeaders: readonly string[]): string[] =>
-  rawHeaders.filter((_, i) => rawHeaders[i - (i % 2)]?.toLowerCase() !== SECRET)
-
-function closeAll(server: Server): void {
-  server.close()
-  server.closeAllConnections()
-}
+/** The request as it is, under the host's own name: method, path, headers, body, status and redirects stay. */
+const external = ({ protocol, host }: URL, tls: ReturnType<typeof tlsOptions>): Service => ({
+  external: { address: host, ...(protocol === 'https:' ? { https: { tlsOptions: tls } } : { http: {} }) },
+})

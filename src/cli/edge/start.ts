@@ -10,7 +10,7 @@ import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
 import { runCrons } from './crons.ts'
 import { applyMigrations } from './migrations.ts'
-import { startOutbound } from './outbound.ts'
+import { outboundWorker } from './outbound.ts'
 import { PROJECT, readProject } from './project.ts'
 import { lockState, type StateFolder, stateFolder } from './state.ts'
 import { isAnswering, openWire, readWire } from './state-server.ts'
@@ -82,14 +82,12 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust, ending),
     developmentCa(state),
   ])
-  const outbound = await startOutbound({ origins: options.origins, authorities: authoritiesOf(options.trust) })
-  if (outbound !== null) closing.push(outbound.close)
   const { miniflare, stop } = await startRuntime(state, {
     project,
     script,
     bindings: { ...ca, ...options.variables, EDGE_SECRET: behind.secret, EDGE_CRONS: [...project.crons] },
     rateLimits: options.rateLimits,
-    outbound: outbound?.worker ?? null,
+    outbound: outboundWorker({ origins: options.origins, authorities: authoritiesOf(options.trust) }),
     log: options.log,
     ending,
   })

@@ -63,23 +63,27 @@ beforeAll(async () => {
   const closed = await listening(createServer())
   await new Promise((resolve) => servers.pop()?.close(resolve))
   const { key, chain, caFile } = await serverCertificate(stateFolder(join(scratch, 'issuer')))
+  const other = await serverCertificate(stateFolder(join(scratch, 'other')))
+  const ca = readFileSync(other.caFile, 'utf8') + readFileSync(caFile, 'utf8')
   const privately = await listening(createTlsServer({ key, cert: chain }, answer))
   edge = await startEdge({
     port: 0,
     tlsPort: 0,
     persistTo: scratch,
     trust: trustOf([
-      { issuer: `https://localhost:${privately}/id`, ca: readFileSync(caFile, 'utf8') },
+      { issuer: `https://localhost:${privately}/id`, ca },
       { issuer: `https://127.0.0.1:${privately}`, ca: null },
+      { issuer: 'https://moved.test', ca },
     ]),
     variables: {},
     origins: new Map([
       ['sts.test', new URL(`http://127.0.0.1:${origin}`)],
+      ['moved.test', new URL(`https://localhost:${privately}`)],
       ['gone.test', new URL(`http://127.0.0.1:${closed}`)],
     ]),
     rateLimits: false,
     log: () => {},
-    entry: join(PROJECT, 'test/worker/echo-worker.ts'),
+    entry: join(PROJECT, 'test/cli/edge/echo-worker.ts'),
   })
   ports = { origin, privately }
 })
@@ -152,4 +156,6 @@ test('other hosts are asked directly', async () => {
 test('the private CA of a cluster is trusted for its issuer’s host, and for no other', async () => {
   expect(await ask(`https://localhost:${ports.privately}/keys`)).toMatchObject({ status: 200, body: 'here' })
   expect((await ask(`https://127.0.0.1:${ports.privately}/keys`)).error).toBeDefined()
+  expect(await ask('https://moved.test/keys')).toMatchObject({ status: 200, body: 'here' })
+  expect(seen[0]?.headers.host).toBe('moved.test')
 })

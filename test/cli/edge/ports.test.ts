@@ -29,7 +29,7 @@ beforeAll(async () => {
     origins: new Map(),
     rateLimits: false,
     log: () => {},
-    entry: join(PROJECT, 'test/worker/echo-worker.ts'),
+    entry: join(PROJECT, 'test/cli/edge/echo-worker.ts'),
   })
   ca = readFileSync(edge.caFile)
 })
