@@ -89,6 +89,7 @@ const FENCES: Record<string, readonly string[]> = {
   commander: ['cli', 'runner/command'],
   ws: ['runner'],
   undici: ['runner'],
+  croner: ['cli/edge'],
   esbuild: ['cli/edge'],
   miniflare: ['cli/edge'],
   wrangler: ['cli/edge'],

@@ -88,7 +88,7 @@ describe('an edge that runs', () => {
     })
   })
 
-  test('keeps its keys and its wire to its owner', () => {
+  test('keeps its keys, and the way to its state, to its owner', () => {
     for (const file of ['ca.key.pem', 'tls.key.pem', 'edge.json']) {
       expect(statSync(join(edge.persistTo, 'muster', file)).mode & 0o077).toBe(0)
     }

@@ -1,11 +1,11 @@
-// workerd with the Worker in it: Miniflare's part of the local edge.
+// Starts workerd through Miniflare: with the Worker in it, or with D1 alone; migrations are applied before it is used.
 
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
 import { makeFolder } from '../operator/files.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
-import { PROJECT, type Project } from './project.ts'
+import { type Migration, PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
 import { watch, workerdEnvironment, workerdPid } from './watchdog.ts'
 
@@ -21,13 +21,19 @@ export interface RuntimeOptions {
   readonly ending: AbortSignal
 }
 
+/** Runs one statement on D1; gives the values of each row in the order of the columns. */
+export type Query = (sql: string, params: readonly unknown[]) => Promise<unknown[][]>
+
 export interface Runtime {
-  readonly miniflare: Miniflare
+  readonly query: Query
   readonly stop: () => Promise<void>
 }
 
 /** workerd with the Worker in it, on a port of its own that only the terminator uses. */
-export async function startRuntime(state: StateFolder, options: RuntimeOptions): Promise<Runtime> {
+export async function startRuntime(
+  state: StateFolder,
+  options: RuntimeOptions,
+): Promise<Runtime & { readonly port: number }> {
   const { project, outbound } = options
   const { ratelimits, ...worker } = project.worker
   const main: V4WorkerOptions = {
@@ -39,18 +45,22 @@ export async function startRuntime(state: StateFolder, options: RuntimeOptions):
     bindings: { ...project.variables, ...options.bindings },
     unsafeDirectSockets: [{ host: '127.0.0.1', port: 0 }],
   }
-  return start(state, outbound === null ? [main] : [main, outbound], options)
+  const { miniflare, ...runtime } = await start(state, outbound === null ? [main] : [main, outbound], options)
+  return { ...runtime, port: Number((await miniflare.unsafeGetDirectURL()).port) }
 }
 
 /** D1 alone, for a command when no edge runs. */
-export const startDatabase = (state: StateFolder, { worker: { d1Databases } }: Project): Promise<Runtime> =>
-  start(state, [{ modules: true, script: 'export default {}', ...(d1Databases && { d1Databases }) }], { log: () => {} })
+export function startDatabase(state: StateFolder, project: Project): Promise<Runtime> {
+  const { d1Databases } = project.worker
+  const worker = { modules: true, script: 'export default {}', ...(d1Databases && { d1Databases }) } as const
+  return start(state, [worker], { project, log: () => {} })
+}
 
 async function start(
   state: StateFolder,
   workers: V4WorkerOptions[],
-  { log, ending }: Pick<RuntimeOptions, 'log'> & { readonly ending?: AbortSignal },
-): Promise<Runtime> {
+  { project, log, ending }: Pick<RuntimeOptions, 'project' | 'log'> & { readonly ending?: AbortSignal },
+): Promise<Runtime & { readonly miniflare: Miniflare }> {
   const unsafeRuntimeEnv = workerdEnvironment(state)
   // A folder that cannot be used is found out here, so before anything is started.
   makeFolder(state.resources, state.root)
@@ -76,10 +86,33 @@ async function start(
     miniflare = withoutSignals(() => new Miniflare(options))
     await miniflare.ready
     ending?.throwIfAborted()
-    return { miniflare, stop }
+    const database = await miniflare.getD1Database('DB')
+    await applyMigrations(database, project.migrations)
+    const query: Query = (sql, params) =>
+      database
+        .prepare(sql)
+        .bind(...params)
+        .raw()
+    return { miniflare, query, stop }
   } catch (error) {
     await stop()
     throw error
+  }
+}
+
+type D1 = Awaited<ReturnType<Miniflare['getD1Database']>>
+
+const MIGRATIONS_TABLE = `CREATE TABLE IF NOT EXISTS d1_migrations (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE, applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)`
+
+/** As `wrangler d1 migrations apply` does, in the same table. Each migration is one transaction with its row. */
+async function applyMigrations(database: D1, migrations: readonly Migration[]): Promise<void> {
+  await database.prepare(MIGRATIONS_TABLE).run()
+  const { results } = await database.prepare('SELECT name FROM d1_migrations').all<{ name: string }>()
+  const applied = new Set(results.map(({ name }) => name))
+  for (const { name, statements } of migrations.filter((migration) => !applied.has(migration.name))) {
+    const row = database.prepare('INSERT INTO d1_migrations (name) VALUES (?)').bind(name)
+    await database.batch([...statements.map((sql) => database.prepare(sql)), row])
   }
 }
 

@@ -3,18 +3,16 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../operator/command.ts'
 import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
-import { runCrons } from './crons.ts'
-import { applyMigrations } from './migrations.ts'
+import { runCrons, runScheduled } from './crons.ts'
 import { outboundWorker } from './outbound.ts'
 import { PROJECT, readProject } from './project.ts'
-import { lockState, type StateFolder, stateFolder } from './state.ts'
-import { isAnswering, openWire, readWire } from './state-server.ts'
-import { listen, plainServer, runScheduled, tlsServer } from './terminator.ts'
+import { stateFolder } from './state.ts'
+import { claimState, serveState } from './state-server.ts'
+import { listen, plainServer, tlsServer } from './terminator.ts'
 
 export interface EdgeOptions {
   readonly port: number
@@ -59,7 +57,11 @@ export async function startEdge(options: EdgeOptions): Promise<Edge> {
 async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<Omit<Edge, 'stop'>> {
   const { ending = new AbortController().signal } = options
   const state = stateFolder(options.persistTo)
-  closing.push(await claim(state, ending))
+  const lock = await claimState(state, ending)
+  if (!lock.ok) {
+    throw new CommandError(`another muster dev runs on ${state.root}; stop it or give this one its own --persist-to`)
+  }
+  closing.push(lock.value)
 
   // Ports first: a taken one is the most likely thing to go wrong, and they answer only once the Worker is behind them.
   const behind = { port: 0, secret: randomBytes(32).toString('base64url') }
@@ -82,7 +84,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust, ending),
     developmentCa(state),
   ])
-  const { miniflare, stop } = await startRuntime(state, {
+  const runtime = await startRuntime(state, {
     project,
     script,
     bindings: { ...ca, ...options.variables, EDGE_SECRET: behind.secret, EDGE_CRONS: [...project.crons] },
@@ -91,17 +93,15 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     log: options.log,
     ending,
   })
-  closing.push(stop)
-  const database = await miniflare.getD1Database('DB')
-  await applyMigrations(database, project.migrations)
-  closing.push((await openWire(state, database, { lasting: true })).close)
+  closing.push(runtime.stop)
+  closing.push(await serveState(state, runtime.query))
   ending.throwIfAborted()
-  behind.port = Number((await miniflare.unsafeGetDirectURL()).port)
-  closing.push(runCrons(project.crons, (due) => runScheduled(behind, due)))
+  behind.port = runtime.port
+  closing.push(runCrons(project.crons, (cron) => runScheduled(behind, cron)))
   return { url: `http://127.0.0.1:${port}`, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
 }
 
-/** What all of them come to, unless the signal comes first. */
+/** The values of all of them; rejects at once where the signal fires first. */
 function orEnd<T extends readonly unknown[]>(
   ending: AbortSignal,
   of: [...T],
@@ -109,20 +109,6 @@ function orEnd<T extends readonly unknown[]>(
   ending.throwIfAborted()
   const ended = new Promise<never>((_, reject) => ending.addEventListener('abort', () => reject(ending.reason)))
   return Promise.race([Promise.all(of), ended])
-}
-
-/** Milliseconds for commands to be done with the state. */
-const PATIENCE = 15_000
-
-/** A command that works on the state holds it for a moment only; another edge holds it for good. */
-async function claim(state: StateFolder, ending: AbortSignal): Promise<() => void> {
-  for (const deadline = Date.now() + PATIENCE; Date.now() < deadline; await sleep(50, undefined, { signal: ending })) {
-    const unlock = lockState(state)
-    if (unlock !== null) return unlock
-    const wire = readWire(state)
-    if (wire?.lasting && (await isAnswering(wire))) break
-  }
-  throw new CommandError(`another muster dev runs on ${state.root}; stop it or give this one its own --persist-to`)
 }
 
 /** Hosts whose keys are fetched, each with the private CA that the trust file names for it. */

@@ -1,39 +1,28 @@
-// How a command reaches D1 while an edge or another command has it open: workerd waits for no other writer, so whoever
-// has the state writes for the others.
+// How commands reach the D1 that a running edge has open: workerd waits for no other writer, so the edge runs their
+// statements. Without an edge, one command at a time has the state.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFileSync, rmSync } from 'node:fs'
-import { createServer, type IncomingMessage } from 'node:http'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Miniflare } from 'miniflare'
-import { type StateFolder, writeWhole } from './state.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
+import { CommandError } from '../operator/command.ts'
+import type { Query } from './runtime.ts'
+import { lockState, type StateFolder, writeWhole } from './state.ts'
 import { listen } from './terminator.ts'
 
-export interface Query {
-  readonly sql: string
-  readonly params: readonly unknown[]
+/** Content of the server's file. */
+interface Address {
+  readonly port: number
+  readonly secret: string
 }
-/** Values of each row in the order of the columns. */
-export type Rows = unknown[][]
 
-type D1 = Awaited<ReturnType<Miniflare['getD1Database']>>
+const addressFile = (state: StateFolder): string => join(state.own, 'edge.json')
 
-export const runQuery = (database: D1, { sql, params }: Query): Promise<Rows> =>
-  database
-    .prepare(sql)
-    .bind(...params)
-    .raw()
-
-/** Milliseconds: commands that wait look for a wire several times in this. */
-const LINGER = 300
-
-/** Answers queries on loopback to whoever can read the state folder. `lasting`: an edge's. */
-export async function openWire(
-  state: StateFolder,
-  database: D1,
-  { lasting }: Pick<Wire, 'lasting'>,
-): Promise<{ readonly close: () => void; readonly unused: () => Promise<void> }> {
+/** Runs statements on loopback for whoever can read the state folder. Gives the function that ends it. */
+export async function serveState(state: StateFolder, query: Query): Promise<() => void> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
     if (!isSame(request.headers.authorization ?? '', `Bearer ${secret}`)) {
@@ -41,77 +30,67 @@ export async function openWire(
       return
     }
     try {
-      const rows = await runQuery(database, JSON.parse(await textOf(request)))
-      response.end(JSON.stringify({ rows }))
+      const { sql, params } = JSON.parse(await text(request))
+      response.end(JSON.stringify({ rows: await query(sql, params) }))
     } catch (error) {
       response.writeHead(500).end(JSON.stringify({ error: error instanceof Error ? error.message : String(error) }))
     }
   })
-  // A command is connected from its first statement to its end.
-  let [connected, seen] = [0, Date.now()]
-  server.on('connection', (socket) => {
-    connected++
-    socket.on('close', () => {
-      connected--
-      seen = Date.now()
-    })
-  })
-  const port = await listen(server, 0)
-  const path = wirePath(state)
-  const wire: Wire = { port, secret, lasting }
-  writeWhole(path, JSON.stringify(wire), 0o600)
-  return {
-    close: () => {
-      rmSync(path, { force: true })
-      server.close()
-      server.closeAllConnections()
-    },
-    unused: async () => {
-      while (connected > 0 || Date.now() - seen < LINGER) await sleep(10)
-    },
+  const address: Address = { port: await listen(server, 0), secret }
+  writeWhole(addressFile(state), JSON.stringify(address), 0o600)
+  return () => {
+    rmSync(addressFile(state), { force: true })
+    server.close()
+    server.closeAllConnections()
   }
 }
 
-export interface Wire {
-  readonly port: number
-  readonly secret: string
-  /** Whether an edge has it, or a command that serves others before it ends. */
-  readonly lasting: boolean
+/** Milliseconds that a command may wait for others to be done with the state. */
+const PATIENCE = 60_000
+
+/**
+ * The lock on the state (the function that gives it back), or else the way to the D1 of the edge that has it. Waits
+ * while commands have it; throws a CommandError where that takes over a minute.
+ */
+export async function claimState(state: StateFolder, signal?: AbortSignal): Promise<Result<() => void, Query>> {
+  for (const deadline = Date.now() + PATIENCE; Date.now() < deadline; ) {
+    const unlock = lockState(state)
+    if (unlock !== null) {
+      // Of an edge that was killed.
+      rmSync(addressFile(state), { force: true })
+      return ok(unlock)
+    }
+    const query = await findServer(state)
+    if (query !== null) return err(query)
+    await sleep(50 + Math.random() * 100, undefined, signal && { signal })
+  }
+  throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
 }
 
-/** The wire of whoever has the state, or null. A killed one leaves its file: then nobody answers at its port. */
-export function readWire(state: StateFolder): Wire | null {
+/** Null where no edge answers: none runs, it is not ready yet, or it was killed and left its file. */
+async function findServer(state: StateFolder): Promise<Query | null> {
+  let address: Address
   try {
-    return JSON.parse(readFileSync(wirePath(state), 'utf8'))
+    address = JSON.parse(readFileSync(addressFile(state), 'utf8'))
   } catch {
     return null
   }
+  const query: Query = (sql, params) => ask(address, sql, params)
+  return query('SELECT 1', []).then(
+    () => query,
+    () => null,
+  )
 }
 
-export async function queryOverWire({ port, secret }: Wire, query: Query): Promise<Rows> {
+async function ask({ port, secret }: Address, sql: string, params: readonly unknown[]): Promise<unknown[][]> {
   const response = await fetch(`http://127.0.0.1:${port}/`, {
     method: 'POST',
     headers: { authorization: `Bearer ${secret}` },
-    body: JSON.stringify(query),
+    body: JSON.stringify({ sql, params }),
   })
-  const answer = (await response.json()) as { rows?: Rows; error?: string }
+  const answer = (await response.json()) as { rows?: unknown[][]; error?: string }
   if (answer.rows === undefined) throw new Error(answer.error ?? `the local edge answered ${response.status}`)
   return answer.rows
-}
-
-/** Whether the one that left this file is there. */
-export const isAnswering = (wire: Wire): Promise<boolean> =>
-  queryOverWire(wire, { sql: 'SELECT 1', params: [] }).then(
-    () => true,
-    () => false,
-  )
-
-const wirePath = (state: StateFolder): string => join(state.own, 'edge.json')
-
-async function textOf(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  for await (const chunk of request) chunks.push(chunk)
-  return Buffer.concat(chunks).toString('utf8')
 }
 
 function isSame(given: string, expected: string): boolean {

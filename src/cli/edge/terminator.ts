@@ -111,18 +111,6 @@ function towards(request: IncomingMessage, scheme: Scheme, { port, secret }: Beh
   }
 }
 
-/** Runs cron jobs of the Worker. */
-export function runScheduled({ port, secret }: Behind, crons: readonly string[]): Promise<void> {
-  const query = crons.map((cron) => `cron=${encodeURIComponent(cron)}`).join('&')
-  const headers = { 'MF-CF-Blob': asciiJson({ edge: { secret, scheme: 'http' } }) }
-  return new Promise((resolve, reject) => {
-    httpRequest({ host: '127.0.0.1', port, path: `/cdn-cgi/local/scheduled?${query}`, headers })
-      .on('response', (answer) => answer.resume().on('end', resolve))
-      .on('error', reject)
-      .end()
-  })
-}
-
 /** What the edge says, or what ends at a connection: never taken from a client. */
 const isEdgeHeader = (name: string): boolean =>
   name.startsWith('mf-') || name.startsWith('cf-connecting-') || EDGE_HEADERS.has(name)

@@ -1,16 +1,11 @@
-// How a command reaches D1: the local one, through the edge that runs or by itself, or the deployed one with wrangler.
+// How a command reaches D1: the local one, through the edge that runs or by itself, or the deployed one.
 
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { applyMigrations } from '../edge/migrations.ts'
 import { type Project, readProject } from '../edge/project.ts'
-import { lockState, type StateFolder, stateFolder } from '../edge/state.ts'
-import { isAnswering, openWire, queryOverWire, readWire, runQuery } from '../edge/state-server.ts'
+import { type StateFolder, stateFolder } from '../edge/state.ts'
+import { claimState } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
-
-/** Milliseconds for other commands to be done with the state. */
-const PATIENCE = 60_000
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
@@ -21,38 +16,17 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
     return workWith((sql, params) => executeRemotely(options, sql, params), work)
   }
   const state = stateFolder(options.persistTo)
-  const deadline = Date.now() + PATIENCE
-  while (Date.now() < deadline) {
-    const wire = readWire(state)
-    if (wire !== null && (await isAnswering(wire))) {
-      return workWith((sql, params) => queryOverWire(wire, { sql, params }), work)
-    }
-    const unlock = lockState(state)
-    if (unlock !== null) return withState(state, project, work).finally(unlock)
-    await sleep(50 + Math.random() * 100)
-  }
-  throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
+  const lock = await claimState(state)
+  if (!lock.ok) return workWith(lock.error, work)
+  return withState(state, project, work).finally(lock.value)
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
 async function withState<T>(state: StateFolder, known: Project | null, work: (db: Database) => Promise<T>): Promise<T> {
   // Miniflare loads while wrangler reads.
   const [project, { startDatabase }] = await Promise.all([known ?? readProject(), import('../edge/runtime.ts')])
-  const { miniflare, stop } = await startDatabase(state, project)
-  try {
-    const database = await miniflare.getD1Database('DB')
-    await applyMigrations(database, project.migrations)
-    // The start takes seconds: those that wait for the state are served along.
-    const wire = await openWire(state, database, { lasting: false })
-    try {
-      return await workWith((sql, params) => runQuery(database, { sql, params }), work)
-    } finally {
-      await wire.unused()
-      wire.close()
-    }
-  } finally {
-    await stop()
-  }
+  const { query, stop } = await startDatabase(state, project)
+  return workWith(query, work).finally(stop)
 }
 
 /** A statement that fails is one line for the operator: what the database said, without the statement's values. */
