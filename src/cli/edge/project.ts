@@ -1,4 +1,4 @@
-// The project: where it lies, and what its wrangler.toml says.
+// The project: where it is, and what its wrangler.toml says.
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -18,6 +18,8 @@ export interface Project {
   readonly variables: Readonly<Record<string, Json>>
   /** Miniflare's options: bindings and compatibility, no code. */
   readonly worker: V4WorkerOptions
+  /** Where `wrangler deploy` puts it; null: wrangler.toml does not say. */
+  readonly deployed: { readonly accountId: string | null; readonly databaseId: string | null }
 }
 
 export interface Migration {

@@ -20,10 +20,8 @@ const {
   vpcNetworks: __,
   ...worker
 } = unstable_getMiniflareWorkerOptions(config, environment).workerOptions
-const folder = join(
-  PROJECT,
-  config.d1_databases.find(({ binding }: { binding: string }) => binding === 'DB')?.migrations_dir ?? 'migrations',
-)
+const database = config.d1_databases.find(({ binding }: { binding: string }) => binding === 'DB')
+const folder = join(PROJECT, database?.migrations_dir ?? 'migrations')
 
 const project: Project = {
   crons: config.triggers.crons ?? [],
@@ -33,5 +31,6 @@ const project: Project = {
     .map((name) => ({ name, statements: unstable_splitSqlQuery(readFileSync(join(folder, name), 'utf8')) })),
   variables: config.vars as Project['variables'],
   worker: { ...worker, modules: [], name: config.name ?? 'muster' },
+  deployed: { accountId: config.account_id ?? null, databaseId: database?.database_id ?? null },
 }
 process.stdout.write(JSON.stringify(project))

@@ -12,8 +12,8 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
   // Said before anything else: an edge that runs has no use for the name, and wrangler takes a wrong one for none.
   const project = options.env === undefined ? null : await readProject(options.env)
   if (options.remote) {
-    const { executeRemotely } = await import('./remote.ts')
-    return workWith((sql, params) => executeRemotely(options, sql, params), work)
+    const { openRemote } = await import('./remote.ts')
+    return workWith(await openRemote(options.env), work)
   }
   const state = stateFolder(options.persistTo)
   const lock = await claimState(state)

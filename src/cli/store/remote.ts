@@ -1,89 +1,48 @@
-// The deployed D1, through `wrangler d1 execute --remote`: wrangler's login, and a statement with its values written in.
+// The deployed D1, over Cloudflare's REST API: a statement and its values, each by itself.
 
-import { spawn } from 'node:child_process'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { stripVTControlCharacters } from 'node:util'
-import { PROJECT } from '../edge/project.ts'
-import { CommandError, type SharedOptions } from '../operator/command.ts'
+import type { Execute } from '../../worker/store/proxy.ts'
+import { readProject } from '../edge/project.ts'
+import { CommandError } from '../operator/command.ts'
+import { callApi, type Login, readLogin } from './cloudflare-api.ts'
 
-export async function executeRemotely(
-  options: SharedOptions,
-  sql: string,
-  params: readonly unknown[],
-): Promise<unknown[][]> {
-  const environment = options.env === undefined ? [] : ['--env', options.env]
-  const config = ['--config', join(PROJECT, 'wrangler.toml')]
-  const output = await wrangler([
-    'd1',
-    'execute',
-    'DB',
-    '--remote',
-    '--json',
-    '--yes',
-    ...config,
-    ...environment,
-    '--command',
-    inline(sql, params),
-  ])
-  return rowsOf(output)
+/** The database that wrangler.toml binds as `DB`, in `environment` of it. */
+export async function openRemote(environment: string | undefined): Promise<Execute> {
+  const { deployed } = await readProject(environment)
+  if (deployed.databaseId === null || /^[0-]*$/.test(deployed.databaseId)) {
+    throw new CommandError(
+      'wrangler.toml names no deployed database: set database_id to what `npx wrangler d1 create muster` prints',
+    )
+  }
+  const login = await readLogin()
+  const account = process.env.CLOUDFLARE_ACCOUNT_ID ?? deployed.accountId ?? (await onlyAccount(login))
+  return queryD1(login, account, deployed.databaseId)
 }
 
-/** Writes the values in the place of the `?` outside of quotes and comments. */
-export function inline(sql: string, params: readonly unknown[]): string {
-  const rest = [...params]
-  const written = sql.replace(/'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|\?/g, (part) => {
-    if (part !== '?') return part
-    if (rest.length === 0) throw new Error('more placeholders than values')
-    return literal(rest.shift())
-  })
-  if (rest.length > 0) throw new Error('more values than placeholders')
-  return written
+/** The login's account, where it has one alone. */
+async function onlyAccount(login: Login): Promise<string> {
+  const listed = await callApi(login, '/accounts')
+  if (!listed.ok)
+    throw new CommandError(`Cloudflare does not list the login's accounts (${listed.error.text}): ${NAME_ONE}`)
+  const [account, ...others] = listed.value as readonly { id: string }[]
+  if (account === undefined || others.length > 0) {
+    throw new CommandError(`the login has ${account === undefined ? 'no account' : 'several accounts'}: ${NAME_ONE}`)
+  }
+  return account.id
 }
 
-/** SQLite's literals, for what the tables hold. There is none for a string with a NUL in it. */
-function literal(value: unknown): string {
-  if (value === null) return 'NULL'
-  if (typeof value === 'string' && !value.includes('\0')) return `'${value.replaceAll("'", "''")}'`
-  if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value)
-  if (typeof value === 'boolean') return value ? '1' : '0'
-  throw new Error('a value that SQL has no literal for')
-}
+const NAME_ONE = 'set account_id in wrangler.toml, or CLOUDFLARE_ACCOUNT_ID'
 
-async function wrangler(args: readonly string[]): Promise<string> {
-  const program = join(dirname(createRequire(import.meta.url).resolve('wrangler/package.json')), 'bin/wrangler.js')
-  const environment = { ...process.env, WRANGLER_HIDE_BANNER: 'true', WRANGLER_SEND_METRICS: 'false' }
-  const child = spawn(process.execPath, [program, ...args], { stdio: ['inherit', 'pipe', 'pipe'], env: environment })
-  const exited = new Promise<number | null>((resolve) => child.on('close', resolve))
-  const [output, complaint, code] = await Promise.all([text(child.stdout), text(child.stderr), exited])
-  if (code !== 0)
-    throw new CommandError(`wrangler d1 execute: ${faultOf(output) ?? firstLine(complaint) ?? `exit ${code}`}`)
-  return output
-}
+/** Of `/raw`: `/query` loses columns of equal names. */
+type Answers = readonly { readonly results: { readonly rows: unknown[][] } }[]
 
-/** With `--json` wrangler says on stdout what went wrong, too: a sentence, and notes that say it better. */
-export function faultOf(output: string): string | undefined {
-  try {
-    const { error } = JSON.parse(output)
-    const notes: { text: string }[] = error.notes ?? []
-    return firstLine([error.text, ...notes.map((note) => note.text)].join(': '))
-  } catch {
-    return undefined
+export function queryD1(login: Login, account: string, database: string): Execute {
+  return async (sql, params) => {
+    const answer = await callApi(login, `/accounts/${account}/d1/database/${database}/raw`, { sql, params })
+    if (answer.ok) return (answer.value as Answers)[0]?.results.rows ?? []
+    const { status, text } = answer.error
+    if (status !== 404) throw new Error(text)
+    throw new CommandError(
+      `Cloudflare finds no database ${database} in account ${account} (${text}): see database_id and account_id in wrangler.toml`,
+    )
   }
 }
-
-/** What `--json` prints: an array with one answer for each statement. */
-export function rowsOf(output: string): unknown[][] {
-  const answers: unknown = JSON.parse(output.slice(Math.max(output.search(/^\[/m), 0)))
-  const results: unknown = Array.isArray(answers) ? answers[0]?.results : undefined
-  if (!Array.isArray(results)) throw new CommandError('wrangler d1 execute gave no rows; its --json output has changed')
-  return results.map((row: object) => Object.values(row))
-}
-
-/** The first line with a word in it, without a terminal's colours. */
-const firstLine = (output: string): string | undefined =>
-  stripVTControlCharacters(output)
-    .split('\n')
-    .map((line) => line.replace(/^[^A-Za-z]+/, '').trim())
-    .find((line) => line !== '')

@@ -1,15 +1,12 @@
-// How commands reach D1: beside nothing, beside each other, beside wrangler, and the deployed one through wrangler.
+// How commands reach the local D1: beside nothing, beside each other, and beside wrangler.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
-import fc from 'fast-check'
-import { afterAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { lockState, stateFolder } from '../../../src/cli/edge/state.ts'
 import { withDatabase } from '../../../src/cli/store/database.ts'
-import { faultOf, inline, rowsOf } from '../../../src/cli/store/remote.ts'
 import { PROJECT, runMuster, startEdge } from '../../end-to-end/edge.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-database-'))
@@ -52,48 +49,4 @@ test('a command waits a minute for another one that has the state, and then says
   await expect(waited).rejects.toThrow(`the local state ${persistTo} is in use by another command; try again`)
   clock.mockRestore()
   unlock?.()
-})
-
-describe('a statement for wrangler', () => {
-  const value = fc.oneof(
-    fc.string({ unit: 'binary' }).filter((text) => !text.includes('\0')),
-    fc.constantFrom("'", "''", '?', '--', '/*', "'; DROP TABLE token; --", '"', '\\', '\n'),
-    fc.maxSafeInteger(),
-    fc.constant(null),
-  )
-
-  test('says what the same statement says with its values beside it', () => {
-    const database = new DatabaseSync(':memory:')
-    const sql = `SELECT ? AS a, '?''?' AS b, "c?" AS c, ? AS d /* ? ' */, ? AS e -- ? "\nFROM (SELECT 1 AS "c?")`
-    fc.assert(
-      fc.property(value, value, value, (...values) => {
-        expect(database.prepare(inline(sql, values)).get()).toEqual(database.prepare(sql).get(...values))
-      }),
-    )
-  })
-
-  test('is not made of a value that SQL has no word for, or of too few and too many', () => {
-    for (const [sql, params] of [
-      ['SELECT ?', ['a\0b']],
-      ['SELECT ?', [Number.NaN]],
-      ['SELECT ?', [0.5]],
-      ['SELECT ?', [{}]],
-      ['SELECT ?', []],
-      ['SELECT 1', ['x']],
-    ] as const) {
-      expect(() => inline(sql, params)).toThrow()
-    }
-  })
-
-  test('comes back as values in the order of the columns', () => {
-    const output = '[\n  {\n    "results": [{ "id": "a", "n": null }],\n    "success": true\n  }\n]\n'
-    expect(rowsOf(output)).toEqual([['a', null]])
-    expect(() => rowsOf('[]')).toThrow(/no rows/)
-  })
-})
-
-test('what wrangler complains of is one line', () => {
-  const output = JSON.stringify({ error: { text: 'A request failed.', notes: [{ text: 'no such table\nhelp' }] } })
-  expect(faultOf(`\n${output}\n`)).toBe('A request failed.: no such table')
-  expect(faultOf('no JSON')).toBeUndefined()
 })

@@ -1,0 +1,141 @@
+// The deployed D1: what goes to Cloudflare's API, what comes back, and what is said where it does not answer as hoped.
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { queryD1 } from '../../../src/cli/store/remote.ts'
+import { epochSeconds } from '../../../src/protocol/time.ts'
+import { insertBan, listBans } from '../../../src/worker/store/bans.ts'
+import { openThrough } from '../../../src/worker/store/proxy.ts'
+import { PROJECT, runMuster } from '../../end-to-end/edge.ts'
+import { type FakeApi, serveCloudflareApi } from '../../fakes/cloudflare-api.ts'
+
+let api: FakeApi
+const project = mkdtempSync(join(tmpdir(), 'muster-remote-'))
+const configuration = readFileSync(join(PROJECT, 'wrangler.toml'), 'utf8')
+
+/** A checkout whose wrangler.toml names a database. */
+const configure = (databaseId: string, head = '') =>
+  writeFileSync(
+    join(project, 'wrangler.toml'),
+    `${head}\n${configuration.replace(/^database_id = .*$/m, `database_id = "${databaseId}"`)}`,
+  )
+
+beforeAll(async () => {
+  api = await serveCloudflareApi()
+  for (const name of ['src', 'migrations', 'package.json', 'trust.yaml']) {
+    cpSync(join(PROJECT, name), join(project, name), { recursive: true })
+  }
+  symlinkSync(join(PROJECT, 'node_modules'), join(project, 'node_modules'))
+  configure(api.database)
+  process.env.CLOUDFLARE_API_BASE_URL = api.url
+})
+afterAll(async () => {
+  delete process.env.CLOUDFLARE_API_BASE_URL
+  await api.close()
+  rmSync(project, { recursive: true })
+})
+
+describe('a statement', () => {
+  const value = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom("'", "''", '?', '--', '/*', "'; DROP TABLE token; --", '"', '\\', '\n', 'a\0b', '😀', '\u202e'),
+    fc.maxSafeInteger(),
+    fc.constant(null),
+  )
+  const query = () => queryD1({ authorization: `Bearer ${api.token}` }, api.account, api.database)
+
+  test('takes its values beside it, whatever they are', async () => {
+    await fc.assert(
+      fc.asyncProperty(value, value, async (...values) => {
+        expect(await query()('SELECT ? AS a, ? AS a', values)).toEqual([values])
+        expect(api.statements.at(-1)).toEqual({ sql: 'SELECT ? AS a, ? AS a', params: values })
+      }),
+    )
+  })
+
+  test('of the store writes and reads hostile text as it is', async () => {
+    const db = openThrough(query())
+    const createdAt = epochSeconds(1_700_000_000)
+    const rows = ["'; DROP TABLE ban; --", 'a\0b', '“😀”', '?'].map(
+      (text) => ({ kind: 'identity', value: text, note: text, createdAt }) as const,
+    )
+    for (const row of rows) await insertBan(db, row)
+    const kept = (await listBans(db)).map(({ sweptAt: _, ...row }) => row)
+    expect(
+      kept.sort((a, b) => rows.findIndex((r) => r.value === a.value) - rows.findIndex((r) => r.value === b.value)),
+    ).toEqual(rows)
+  })
+
+  test('that SQLite does not take is an error with its words', async () => {
+    await expect(query()('SELECT * FROM nowhere', [])).rejects.toThrow('no such table: nowhere: SQLITE_ERROR')
+  })
+})
+
+describe('a command with --remote', () => {
+  const muster = (args: string[], env: Record<string, string> = {}) =>
+    runMuster([...args, '--remote'], { CLOUDFLARE_API_TOKEN: api.token, ...env }, project)
+  const refusal = async (env: Record<string, string> = {}, ...more: string[]) => {
+    const { code, stdout, stderr } = await muster(['bans', ...more], env)
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+    return stderr
+  }
+
+  test('mints, lists and revokes a token in the deployed database', async () => {
+    const note = `it's "for" ci`
+    const minted = await muster(['token', 'mint', '--tenant', 'acme', '--note', note, '--json'])
+    expect(minted).toMatchObject({ code: 0, stderr: '' })
+    const { id } = JSON.parse(minted.stdout)
+    const listed = await muster(['token', 'list', '--json'])
+    expect(JSON.parse(listed.stdout)).toEqual([expect.objectContaining({ id, tenant: 'acme', note, state: 'live' })])
+    expect(await muster(['token', 'revoke', id])).toMatchObject({ code: 0, stderr: '' })
+    // What the token is goes nowhere.
+    expect(JSON.stringify(api.statements)).not.toContain(JSON.parse(minted.stdout).token)
+  }, 60_000)
+
+  test('says who has to do what where there is no login', async () => {
+    const home = join(project, 'home')
+    expect(await refusal({ CLOUDFLARE_API_TOKEN: '', HOME: home, XDG_CONFIG_HOME: home })).toBe(
+      'muster: there is no login at Cloudflare: run npx wrangler login, or set CLOUDFLARE_API_TOKEN\n',
+    )
+    // A login that wrangler finds and the API does not know.
+    const key = { CLOUDFLARE_API_TOKEN: '', CLOUDFLARE_API_KEY: 'key', CLOUDFLARE_EMAIL: 'ops@acme.example' }
+    expect(await refusal(key)).toMatch(
+      /^muster: Cloudflare does not take the login \(Authentication error\): run npx wrangler login, /,
+    )
+  }, 60_000)
+
+  test('says that the API is away', async () => {
+    const gone = await serveCloudflareApi()
+    await gone.close()
+    expect(await refusal({ CLOUDFLARE_API_BASE_URL: gone.url })).toBe(
+      `muster: ${gone.url} cannot be reached (ECONNREFUSED)\n`,
+    )
+  }, 60_000)
+
+  test('takes the account from the environment, from wrangler.toml, or from the login where it has one', async () => {
+    api.accounts.push({ id: 'b'.repeat(32), name: 'Other' })
+    expect(await refusal()).toContain('several accounts: set account_id in wrangler.toml, or CLOUDFLARE_ACCOUNT_ID')
+    expect(await muster(['bans'], { CLOUDFLARE_ACCOUNT_ID: api.account })).toMatchObject({ code: 0 })
+    configure(api.database, `account_id = "${api.account}"`)
+    expect(await muster(['bans'])).toMatchObject({ code: 0 })
+    api.accounts.pop()
+  }, 60_000)
+
+  test('takes the database of the environment that --env names, and says where an id is missing or wrong', async () => {
+    const other = '99999999-2222-4333-8444-555555555555'
+    const environment = `[env.staging]\n[[env.staging.d1_databases]]\nbinding = "DB"\ndatabase_name = "s"\ndatabase_id = "${other}"\n`
+    configure(api.database)
+    writeFileSync(
+      join(project, 'wrangler.toml'),
+      `${readFileSync(join(project, 'wrangler.toml'), 'utf8')}\n${environment}`,
+    )
+    expect(await refusal({}, '--env', 'staging')).toContain(`no database ${other} in account ${api.account}`)
+    configure('00000000-0000-0000-0000-000000000000')
+    expect(await refusal()).toBe(
+      'muster: wrangler.toml names no deployed database: set database_id to what `npx wrangler d1 create muster` prints\n',
+    )
+  }, 60_000)
+})

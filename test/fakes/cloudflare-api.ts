@@ -1,0 +1,89 @@
+// Cloudflare's REST API on loopback, as far as D1 goes: statements run on a real SQLite with the project's migrations.
+// Node only.
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+
+const MIGRATIONS = fileURLToPath(new URL('../../migrations/', import.meta.url))
+
+export interface FakeApi {
+  /** For CLOUDFLARE_API_BASE_URL. */
+  readonly url: string
+  readonly token: string
+  readonly account: string
+  readonly database: string
+  /** The accounts of the login; one at first. */
+  readonly accounts: { id: string; name: string }[]
+  /** Bodies of the statements that came. */
+  readonly statements: { readonly sql: string; readonly params: readonly unknown[] }[]
+  readonly close: () => Promise<void>
+}
+
+export async function serveCloudflareApi(): Promise<FakeApi> {
+  const [token, account, database] = ['a-token', 'a'.repeat(32), '11111111-2222-4333-8444-555555555555']
+  const accounts = [{ id: account, name: 'Acme' }]
+  const statements: FakeApi['statements'][number][] = []
+  const sqlite = new DatabaseSync(':memory:')
+  for (const name of readdirSync(MIGRATIONS).sort()) sqlite.exec(readFileSync(`${MIGRATIONS}${name}`, 'utf8'))
+
+  const answer = (method: string, path: string, body: string): [status: number, result: unknown] => {
+    if (method === 'GET' && path === '/client/v4/accounts') return [200, accounts]
+    const [, at, id] = path.match(/^\/client\/v4\/accounts\/(\w+)\/d1\/database\/([\w-]+)\/raw$/) ?? []
+    if (method !== 'POST' || at === undefined) return [501, refusal(7003, 'the fake does not know this route')]
+    if (at !== account || id !== database) return [404, refusal(7404, `The database ${id} could not be found`)]
+    const { sql, params } = JSON.parse(body)
+    statements.push({ sql, params })
+    try {
+      return [200, [{ success: true, meta: {}, results: run(sqlite, sql, params) }]]
+    } catch (error) {
+      return [400, refusal(7500, `${(error as Error).message}: SQLITE_ERROR`)]
+    }
+  }
+  const server = createServer(async (request, response) => {
+    const body = await text(request)
+    const [status, result] =
+      request.headers.authorization === `Bearer ${token}`
+        ? answer(request.method ?? '', request.url ?? '', body)
+        : [403, refusal(10000, 'Authentication error')]
+    const failed = result instanceof Refusal
+    const envelope = failed
+      ? { success: false, errors: [{ code: result.code, message: result.message }], messages: [], result: null }
+      : { success: true, errors: [], messages: [], result }
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(envelope))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/client/v4`,
+    token,
+    account,
+    database,
+    accounts,
+    statements,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+        sqlite.close()
+      }),
+  }
+}
+
+class Refusal {
+  readonly code: number
+  readonly message: string
+  constructor(code: number, message: string) {
+    this.code = code
+    this.message = message
+  }
+}
+const refusal = (code: number, message: string) => new Refusal(code, message)
+
+function run(sqlite: DatabaseSync, sql: string, params: SQLInputValue[]): { columns: string[]; rows: unknown } {
+  const statement = sqlite.prepare(sql)
+  statement.setReturnArrays(true)
+  return { columns: statement.columns().map(({ name }) => name), rows: statement.all(...params) }
+}
