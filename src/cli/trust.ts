@@ -1,7 +1,8 @@
 // `muster trust`: check, compile and describe the trust file.
 
-import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { writeAtomically } from '../node/atomic-file.ts'
 import { quote } from '../protocol/labels.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Compilation } from '../trust/compile.ts'
@@ -87,9 +88,7 @@ async function build(options: SharedOptions): Promise<void> {
     return refuse(options, compilation)
   }
   makeFolder(dirname(COMPILED))
-  const draft = join(dirname(COMPILED), `trust.json.${process.pid}`)
-  writeFileSync(draft, JSON.stringify(compilation.trust))
-  renameSync(draft, COMPILED)
+  writeAtomically(COMPILED, JSON.stringify(compilation.trust), 0o644)
   print(
     options,
     { ok: true, file: COMPILED, hash: compilation.trust.hash },

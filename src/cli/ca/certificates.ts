@@ -5,6 +5,7 @@ import { parseCertificateFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { epochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import { CommandError } from '../operator/command.ts'
+import { reach } from '../operator/network.ts'
 
 /** CA_CERT holds no more; the bundle of a rotation fewer. */
 const MAX_CERTIFICATES = 10
@@ -23,19 +24,19 @@ export function parseCertificates(pem: string): Result<Certificates, string> {
   }
 }
 
-/** An answer that takes longer (milliseconds), or is longer, is no trust bundle. */
+/** An answer that takes longer (milliseconds), or is longer (bytes), is no trust bundle. */
 const PATIENCE = 10_000
-const CHARACTERS = 256 * 1024
+const LARGEST = 256 * 1024
 
 /** The roots that the Muster at `url` hands out. */
 export async function fetchRoots(url: string): Promise<Certificates> {
-  const address = URL.canParse('/api/bundle.pem', url) ? new URL('/api/bundle.pem', url) : null
-  if (address === null) throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
-  const pem = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(PATIENCE) }).then(
-    async (answer) => (answer.ok ? await answer.text() : ''),
-    () => '',
-  )
-  const certificates = pem.length > CHARACTERS ? err('too long') : parseCertificates(pem)
+  const address = URL.parse('/api/bundle.pem', url)
+  if (address === null || !['http:', 'https:'].includes(address.protocol)) {
+    throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
+  }
+  const answer = await reach(address, { method: 'GET', headers: {}, timeout: PATIENCE, limit: LARGEST })
+  const pem = answer.ok && answer.value.status === 200 ? new TextDecoder().decode(answer.value.body) : ''
+  const certificates = parseCertificates(pem)
   if (!certificates.ok) throw new CommandError(`${address} gives no trust bundle`)
   return certificates.value
 }

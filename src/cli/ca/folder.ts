@@ -41,7 +41,8 @@ export function writeNew(
   )
   makeFolder(dir)
   try {
-    for (const [name, content, mode] of files) writeFileSync(join(dir, name), content, { mode, flag: 'wx' })
+    for (const [name, content, mode] of files)
+      writeFileSync(join(dir, name), content, { mode, flag: 'wx', flush: true })
   } catch (error) {
     throw new CommandError(`cannot write to ${dir}: ${codeOf(error)}`)
   }

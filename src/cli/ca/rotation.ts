@@ -3,8 +3,9 @@
 // done again whole.
 
 import { createPrivateKey } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { removeTemporaries, writeAtomically } from '../../node/atomic-file.ts'
 import { CommandError } from '../operator/command.ts'
 import { codeOf } from '../operator/files.ts'
 import type { CaFolder } from './create.ts'
@@ -143,10 +144,10 @@ const foreignKey = (dir: string): CommandError =>
     `${join(dir, CA_FILES.rootKey)} is not seen to be the key of a root here (has it a passphrase?): move it away first`,
   )
 
+/** A key that an earlier attempt left half-written does not stay. */
 function replaceFile(path: string, content: string, mode: number): void {
-  remove(unfinished(path))
-  writeFileSync(unfinished(path), content, { mode, flag: 'wx', flush: true })
-  renameSync(unfinished(path), path)
+  removeTemporaries(path)
+  writeAtomically(path, content, mode)
 }
 
 const remove = (path: string): void => rmSync(path, { recursive: true, force: true })

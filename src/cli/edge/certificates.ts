@@ -4,8 +4,9 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { writeAtomically } from '../../node/atomic-file.ts'
 import { systemClock, toEpochSeconds } from '../../protocol/time.ts'
-import { type StateFolder, writeWhole } from './state.ts'
+import type { StateFolder } from './state.ts'
 
 /** PEM: a private key, and its certificate with those above it. */
 interface Kept {
@@ -35,7 +36,7 @@ export async function serverCertificate(state: StateFolder): Promise<ServerCerti
     const { root, issuingKey, issuing } = await createCa({ development: true, now: now() })
     const server = await createServerCertificate({ key: issuingKey, certificate: issuing }, now())
     // A root whose leaf was not written yet is replaced with it at the next start.
-    writeWhole(caFile, root, 0o644)
+    writeAtomically(caFile, root, 0o644)
     return { key: server.key, chain: server.certificate + issuing }
   })
   return { ...kept, caFile }
@@ -49,8 +50,8 @@ async function keep(state: StateFolder, name: string, make: () => Promise<Kept>)
   // Whoever was enrolled under it would otherwise wonder.
   if (existsSync(chainFile)) process.stderr.write(`muster: ${chainFile} is damaged or ends within a month: made anew\n`)
   const made = await make()
-  writeWhole(keyFile, made.key, 0o600)
-  writeWhole(chainFile, made.chain, 0o644)
+  writeAtomically(keyFile, made.key)
+  writeAtomically(chainFile, made.chain, 0o644)
   return made
 }
 

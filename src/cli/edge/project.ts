@@ -2,11 +2,12 @@
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Json, V4WorkerOptions } from 'miniflare'
+import { writeAtomically } from '../../node/atomic-file.ts'
 import { CommandError } from '../operator/command.ts'
 
 /** The folder with wrangler.toml, the Worker's sources and the migrations. */
@@ -39,8 +40,7 @@ export async function readProject(environment?: string, ending?: AbortSignal): P
   const project: Project = JSON.parse(answer)
   try {
     mkdirSync(dirname(kept), { recursive: true })
-    writeFileSync(`${kept}.${process.pid}`, answer)
-    renameSync(`${kept}.${process.pid}`, kept)
+    writeAtomically(kept, answer, 0o644)
   } catch {
     // A checkout that cannot be written to is asked about each time.
   }

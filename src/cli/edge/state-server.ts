@@ -7,10 +7,11 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { writeAtomically } from '../../node/atomic-file.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from '../operator/command.ts'
 import type { Query } from './runtime.ts'
-import { lockState, type StateFolder, writeWhole } from './state.ts'
+import { lockState, type StateFolder } from './state.ts'
 import { listen } from './terminator.ts'
 
 /** Content of the server's file. */
@@ -37,7 +38,7 @@ export async function serveState(state: StateFolder, query: Query): Promise<() =
     }
   })
   const address: Address = { port: await listen(server, 0), secret }
-  writeWhole(addressFile(state), JSON.stringify(address), 0o600)
+  writeAtomically(addressFile(state), JSON.stringify(address))
   return () => {
     rmSync(addressFile(state), { force: true })
     server.close()

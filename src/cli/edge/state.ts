@@ -1,6 +1,5 @@
 // The folder of the local edge's own state, and the lock on it. Holds keys: readable by its owner alone.
 
-import { renameSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { CommandError } from '../operator/command.ts'
@@ -42,10 +41,3 @@ export function lockState(state: StateFolder): (() => void) | null {
 
 /** Result code 5 is SQLITE_BUSY. */
 const isBusy = (error: unknown): boolean => error instanceof Error && 'errcode' in error && error.errcode === 5
-
-/** A crash in between leaves the old file or the new one, never half of one. */
-export function writeWhole(path: string, content: string, mode: number): void {
-  const draft = `${path}.${process.pid}`
-  writeFileSync(draft, content, { mode })
-  renameSync(draft, path)
-}

@@ -8,6 +8,7 @@ import { printable } from '../../protocol/labels.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { PROJECT } from '../edge/project.ts'
 import { CommandError } from '../operator/command.ts'
+import { reach } from '../operator/network.ts'
 
 /** Headers that prove who calls. */
 export type Login = Readonly<Record<string, string>>
@@ -34,8 +35,9 @@ export async function readLogin(): Promise<Login> {
   throw new CommandError('there is no login at Cloudflare: run npx wrangler login, or set CLOUDFLARE_API_TOKEN')
 }
 
-/** Milliseconds for one answer. */
+/** Milliseconds for one answer, and the most bytes of it. */
 const PATIENCE = 30_000
+const LARGEST = 64 * 1024 * 1024
 
 export interface Refused {
   readonly status: number
@@ -50,22 +52,24 @@ export interface Refused {
 export async function callApi(login: Login, path: string, body?: unknown): Promise<Result<unknown, Refused>> {
   // As wrangler has it.
   const base = process.env.CLOUDFLARE_API_BASE_URL ?? 'https://api.cloudflare.com/client/v4'
-  const response = await fetch(`${base}${path}`, {
+  const url = URL.parse(`${base}${path}`)
+  if (url === null) throw new CommandError(`CLOUDFLARE_API_BASE_URL ${JSON.stringify(base)} is not a URL`)
+  const reached = await reach(url, {
+    method: body === undefined ? 'GET' : 'POST',
     headers: { ...login, 'content-type': 'application/json' },
-    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(PATIENCE),
-  }).catch((error: unknown) => {
-    throw new CommandError(`${base} cannot be reached (${causeOf(error)})`)
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    timeout: PATIENCE,
+    limit: LARGEST,
   })
-  const answer: Answer | null = await response.json().catch(() => null)
+  if (!reached.ok) throw new CommandError(`Cloudflare's API is not reached: ${reached.error}`)
+  const { status } = reached.value
+  const answer = readAnswer(reached.value.body)
   if (answer?.success === true) return ok(answer.result)
-  const text = answer?.errors?.map(({ message }) => message).join('; ') || `status ${response.status}`
-  if (response.status === 401 || response.status === 403) {
-    throw new CommandError(
-      `Cloudflare does not take the login (${printable(text)}): run npx wrangler login, or set a CLOUDFLARE_API_TOKEN that may edit D1`,
-    )
-  }
-  return err({ status: response.status, text: printable(text) })
+  const text = printable(answer?.errors?.map(({ message }) => message).join('; ') || `status ${status}`)
+  if (status !== 401 && status !== 403) return err({ status, text })
+  throw new CommandError(
+    `Cloudflare does not take the login (${text}): run npx wrangler login, or set a CLOUDFLARE_API_TOKEN that may edit D1`,
+  )
 }
 
 interface Answer {
@@ -74,8 +78,11 @@ interface Answer {
   readonly result?: unknown
 }
 
-/** The system's code is in what `fetch` gives as the cause. */
-function causeOf(error: unknown): string {
-  if (!(error instanceof Error)) return 'unknown error'
-  return error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : error.name
+/** Null: not JSON, so from somebody else than the API. */
+function readAnswer(body: Uint8Array): Answer | null {
+  try {
+    return JSON.parse(new TextDecoder().decode(body))
+  } catch {
+    return null
+  }
 }

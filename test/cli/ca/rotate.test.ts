@@ -99,6 +99,7 @@ function cutAt(n: number, run: () => void): boolean {
   const before = {
     renameSync: fs.renameSync,
     writeFileSync: fs.writeFileSync,
+    writeSync: fs.writeSync,
     mkdirSync: fs.mkdirSync,
     rmSync: fs.rmSync,
   }
@@ -113,6 +114,7 @@ function cutAt(n: number, run: () => void): boolean {
   Object.assign(fs, {
     renameSync: counted(before.renameSync),
     writeFileSync: counted(before.writeFileSync),
+    writeSync: counted(before.writeSync),
     mkdirSync: counted(before.mkdirSync),
     rmSync: counted(before.rmSync),
   })
