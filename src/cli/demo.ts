@@ -7,6 +7,7 @@ import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { BUNDLE_PEM_PATH, ENROLL_PATH } from '../protocol/paths.ts'
 import { bold, dim, type EdgeLog, readObject } from './edge/log.ts'
 import { PROJECT } from './edge/project.ts'
 import type { Edge } from './edge/start.ts'
@@ -157,8 +158,8 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
         `  ${demo}/leaf.pem`,
       ].join('\n  '),
     ],
-    ['the roots that a service trusts to know this fleet', `curl -s ${url}/api/bundle.pem`],
-    ['a request that is refused; its requestId is what explain takes', `curl -s -d '{}' ${url}/api/enroll`],
+    ['the roots that a service trusts to know this fleet', `curl -s ${url}${BUNDLE_PEM_PATH}`],
+    ['a request that is refused; its requestId is what explain takes', `curl -s -d '{}' ${url}${ENROLL_PATH}`],
     ['what was decided, and why', `${muster} events${same}\n  ${muster} explain <requestId>${same}`],
   ]
 }

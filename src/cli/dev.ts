@@ -1,9 +1,9 @@
 // `muster dev`: the whole of Muster on this machine, in the runtime that it is deployed to.
 
-import { existsSync } from 'node:fs'
 import { Option } from 'commander'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
+import { requireCheckout } from './edge/project.ts'
 import type { Edge } from './edge/start.ts'
 import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
 
@@ -61,19 +61,8 @@ function splitOnce(text: string): [string, string?] {
   return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)]
 }
 
-/** The package alone has neither the Worker's sources nor the runtime that they run in. */
-function requireCheckout(): void {
-  try {
-    import.meta.resolve('miniflare')
-    if (existsSync(new URL('../worker/dev.ts', import.meta.url))) return
-  } catch {
-    // Not installed.
-  }
-  throw new CommandError('muster dev needs a checkout with its development dependencies: clone it, then npm ci')
-}
-
 async function dev(options: DevOptions): Promise<void> {
-  requireCheckout()
+  requireCheckout('muster dev')
   const ending = stopSignal()
   const log = new EdgeLog(options.json ?? false)
   // Loaded here: the other commands start without workerd and wrangler.

@@ -10,6 +10,9 @@ import { developmentCa } from '../../src/cli/edge/certificates.ts'
 import { stateFolder } from '../../src/cli/edge/state.ts'
 import { PROJECT, type RunningEdge, runMuster, startEdge } from '../end-to-end/edge.ts'
 
+// They wait for processes, and the machine may be busy with others.
+vi.setConfig({ testTimeout: 120_000 })
+
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
 

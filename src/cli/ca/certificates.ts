@@ -1,6 +1,7 @@
 // CA certificates for an operator's eyes: those of a PEM file, and those that a running Muster hands out.
 
 import { X509Certificate } from 'node:crypto'
+import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { epochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
@@ -30,7 +31,7 @@ const LARGEST = 256 * 1024
 
 /** The roots that the Muster at `url` hands out. */
 export async function fetchRoots(url: string): Promise<Certificates> {
-  const address = URL.parse('/api/bundle.pem', url)
+  const address = URL.parse(BUNDLE_PEM_PATH, url)
   if (address === null || !['http:', 'https:'].includes(address.protocol)) {
     throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
   }

@@ -2,7 +2,7 @@
 
 import { request } from 'node:http'
 import { Cron } from 'croner'
-import type { Behind } from './terminator.ts'
+import type { Upstream } from './terminator.ts'
 
 /**
  * Minutes in UTC; Sunday is 1; where a day of the month and one of the week are given, either is enough: as in
@@ -20,7 +20,7 @@ export function runCrons(crons: readonly string[], run: (cron: string) => Promis
 }
 
 /** Has the Worker do the job of `cron`. */
-export function runScheduled({ port, secret }: Behind, cron: string): Promise<void> {
+export function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
   const path = `/cdn-cgi/local/scheduled?cron=${encodeURIComponent(cron)}`
   const headers = { 'MF-CF-Blob': JSON.stringify({ edge: { secret, scheme: 'http' } }) }
   return new Promise((resolve, reject) => {

@@ -13,6 +13,17 @@ import { CommandError } from '../operator/command.ts'
 /** The folder with wrangler.toml, the Worker's sources and the migrations. */
 export const PROJECT = fileURLToPath(new URL('../../../', import.meta.url))
 
+/** The package alone has neither the Worker's sources nor the runtime that they run in. */
+export function requireCheckout(command: string): void {
+  try {
+    import.meta.resolve('miniflare')
+    if (existsSync(join(PROJECT, 'src/worker/dev.ts'))) return
+  } catch {
+    // Not installed.
+  }
+  throw new CommandError(`${command} needs a checkout with its development dependencies: clone it, then npm ci`)
+}
+
 export interface Project {
   readonly crons: readonly string[]
   readonly migrations: readonly Migration[]

@@ -3,6 +3,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
+import { CommandError } from '../operator/command.ts'
 import { makeFolder } from '../operator/files.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { type Migration, PROJECT, type Project } from './project.ts'
@@ -112,7 +113,9 @@ async function applyMigrations(database: D1, migrations: readonly Migration[]): 
   const applied = new Set(results.map(({ name }) => name))
   for (const { name, statements } of migrations.filter((migration) => !applied.has(migration.name))) {
     const row = database.prepare('INSERT INTO d1_migrations (name) VALUES (?)').bind(name)
-    await database.batch([...statements.map((sql) => database.prepare(sql)), row])
+    await database.batch([...statements.map((sql) => database.prepare(sql)), row]).catch((error: Error) => {
+      throw new CommandError(`migrations/${name} does not fit the database of the local state: ${error.message}`)
+    })
   }
 }
 

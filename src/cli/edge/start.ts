@@ -64,7 +64,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   closing.push(lock.value)
 
   // Ports first: a taken one is the most likely thing to go wrong, and they answer only once the Worker is behind them.
-  const behind = { port: 0, secret: randomBytes(32).toString('base64url') }
+  const upstream = { port: 0, secret: randomBytes(32).toString('base64url') }
   const certificate = await serverCertificate(state)
   const open = async (server: Server, port: number, option: string): Promise<number> => {
     closing.push(() => closeServer(server))
@@ -74,8 +74,8 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
       throw new CommandError(`port ${port} ${why}; choose another with ${option} (0: any)`)
     })
   }
-  const port = await open(plainServer(behind), options.port, '--port')
-  const tlsPort = await open(tlsServer(behind, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
+  const port = await open(plainServer(upstream), options.port, '--port')
+  const tlsPort = await open(tlsServer(upstream, certificate.key, certificate.chain), options.tlsPort, '--tls-port')
 
   const [project, { startRuntime }, script, ca] = await orEnd(ending, [
     readProject(options.environment, ending),
@@ -87,7 +87,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const runtime = await startRuntime(state, {
     project,
     script,
-    bindings: { ...ca, ...options.variables, EDGE_SECRET: behind.secret, EDGE_CRONS: [...project.crons] },
+    bindings: { ...ca, ...options.variables, EDGE_SECRET: upstream.secret, EDGE_CRONS: [...project.crons] },
     rateLimits: options.rateLimits,
     outbound: outboundWorker({ origins: options.origins, authorities: authoritiesOf(options.trust) }),
     log: options.log,
@@ -96,8 +96,8 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   closing.push(runtime.stop)
   closing.push(await serveState(state, runtime.query))
   ending.throwIfAborted()
-  behind.port = runtime.port
-  closing.push(runCrons(project.crons, (cron) => runScheduled(behind, cron)))
+  upstream.port = runtime.port
+  closing.push(runCrons(project.crons, (cron) => runScheduled(upstream, cron)))
   return { url: `http://127.0.0.1:${port}`, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
 }
 

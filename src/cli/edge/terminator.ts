@@ -15,7 +15,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { cfOf, type Scheme } from './cf.ts'
 
-export interface Behind {
+export interface Upstream {
   /** workerd's own port on 127.0.0.1. */
   readonly port: number
   /** What workerd's port takes requests with; made anew for every run. */
@@ -31,11 +31,11 @@ const SHARED = {
   shouldUpgradeCallback: (request: IncomingMessage) => request.headers.upgrade?.toLowerCase() === 'websocket',
 }
 
-export function plainServer(behind: Behind): Server {
-  return serve(createServer(SHARED), 'http', behind)
+export function plainServer(upstream: Upstream): Server {
+  return serve(createServer(SHARED), 'http', upstream)
 }
 
-export function tlsServer(behind: Behind, key: string, cert: string): Server {
+export function tlsServer(upstream: Upstream, key: string, cert: string): Server {
   const options = {
     ...SHARED,
     key,
@@ -47,7 +47,7 @@ export function tlsServer(behind: Behind, key: string, cert: string): Server {
     secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
     ALPNProtocols: ['http/1.1'],
   }
-  return serve(createTlsServer(options), 'https', behind)
+  return serve(createTlsServer(options), 'https', upstream)
 }
 
 /** Port 0: any. Rejects with the system's error, EADDRINUSE among them. */
@@ -61,15 +61,15 @@ export function listen(server: Server, port: number): Promise<number> {
   })
 }
 
-function serve(server: Server, scheme: Scheme, behind: Behind): Server {
+function serve(server: Server, scheme: Scheme, upstream: Upstream): Server {
   // workerd closes a connection that is idle for 5 s; ours are gone before that.
   const agent = new Agent({ keepAlive: true, timeout: 3000 })
   server.on('request', (request, response) => {
-    if (hasHost(request)) forward(request, response, { ...towards(request, scheme, behind), agent })
+    if (hasHost(request)) forward(request, response, { ...upstreamRequest(request, scheme, upstream), agent })
     else response.writeHead(400, { connection: 'close' }).end('Host is not a host name\n')
   })
   server.on('upgrade', (request, socket, head) => {
-    if (hasHost(request)) upgrade(request, socket, head, towards(request, scheme, behind))
+    if (hasHost(request)) upgrade(request, socket, head, upstreamRequest(request, scheme, upstream))
     else socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n')
   })
   server.on('close', () => agent.destroy())
@@ -85,7 +85,7 @@ function hasHost({ headersDistinct }: IncomingMessage): boolean {
   return second === undefined && !/[\s/?#@\\]/.test(host) && URL.canParse(`http://${host}`)
 }
 
-function towards(request: IncomingMessage, scheme: Scheme, { port, secret }: Behind): RequestOptions {
+function upstreamRequest(request: IncomingMessage, scheme: Scheme, { port, secret }: Upstream): RequestOptions {
   const edge = { secret, scheme }
   const headers = [
     ...pairsOf(request.rawHeaders)
@@ -140,12 +140,12 @@ function forward(request: IncomingMessage, response: ServerResponse, options: Re
 function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, options: RequestOptions): void {
   const headers = [...(options.headers as string[]), 'Connection', 'Upgrade']
   const onward = httpRequest({ ...options, headers, agent: false })
-  onward.on('upgrade', (answer, behind, first) => {
+  onward.on('upgrade', (answer, peer, first) => {
     socket.write(`HTTP/1.1 101 Switching Protocols\r\n${headerLines(answer.rawHeaders)}\r\n`)
     socket.write(first)
-    behind.write(head)
-    join(socket, behind)
-    join(behind, socket)
+    peer.write(head)
+    join(socket, peer)
+    join(peer, socket)
   })
   onward.on('response', (answer) => relay(answer, responseOn(request, socket)))
   onward.on('error', () => fail(responseOn(request, socket)))

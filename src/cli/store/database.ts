@@ -2,13 +2,14 @@
 
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { type Project, readProject } from '../edge/project.ts'
+import { type Project, readProject, requireCheckout } from '../edge/project.ts'
 import { type StateFolder, stateFolder } from '../edge/state.ts'
 import { claimState } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
+  requireCheckout('a command on the database')
   // Said before anything else: an edge that runs has no use for the name, and wrangler takes a wrong one for none.
   const project = options.env === undefined ? null : await readProject(options.env)
   if (options.remote) {

@@ -3,13 +3,16 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { queryD1 } from '../../../src/cli/store/remote.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { insertBan, listBans } from '../../../src/worker/store/bans.ts'
 import { openThrough } from '../../../src/worker/store/proxy.ts'
 import { PROJECT, runMuster } from '../../end-to-end/edge.ts'
 import { type FakeApi, serveCloudflareApi } from '../../fakes/cloudflare-api.ts'
+
+// They wait for processes, and the machine may be busy with others.
+vi.setConfig({ testTimeout: 120_000 })
 
 let api: FakeApi
 const project = mkdtempSync(join(tmpdir(), 'muster-remote-'))
@@ -93,7 +96,7 @@ describe('a command with --remote', () => {
     expect(await muster(['token', 'revoke', id])).toMatchObject({ code: 0, stderr: '' })
     // What the token is goes nowhere.
     expect(JSON.stringify(api.statements)).not.toContain(JSON.parse(minted.stdout).token)
-  }, 60_000)
+  })
 
   test('says who has to do what where there is no login', async () => {
     const home = join(project, 'home')
@@ -105,7 +108,7 @@ describe('a command with --remote', () => {
     expect(await refusal(key)).toMatch(
       /^muster: Cloudflare does not take the login \(Authentication error\): run npx wrangler login, /,
     )
-  }, 60_000)
+  })
 
   test('says that the API is away', async () => {
     const gone = await serveCloudflareApi()
@@ -113,7 +116,7 @@ describe('a command with --remote', () => {
     expect(await refusal({ CLOUDFLARE_API_BASE_URL: gone.url })).toMatch(
       /^muster: Cloudflare's API is not reached: 127\.0\.0\.1:\d+: connect ECONNREFUSED /,
     )
-  }, 60_000)
+  })
 
   test('takes the account from the environment, from wrangler.toml, or from the login where it has one', async () => {
     api.accounts.push({ id: 'b'.repeat(32), name: 'Other' })
@@ -122,7 +125,7 @@ describe('a command with --remote', () => {
     configure(api.database, `account_id = "${api.account}"`)
     expect(await muster(['bans'])).toMatchObject({ code: 0 })
     api.accounts.pop()
-  }, 60_000)
+  })
 
   test('takes the database of the environment that --env names, and says where an id is missing or wrong', async () => {
     const other = '99999999-2222-4333-8444-555555555555'
@@ -137,5 +140,5 @@ describe('a command with --remote', () => {
     expect(await refusal()).toBe(
       'muster: wrangler.toml names no deployed database: set database_id to what `npx wrangler d1 create muster` prints\n',
     )
-  }, 60_000)
+  })
 })
