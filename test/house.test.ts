@@ -79,7 +79,8 @@ const EXCEPTIONS: Record<string, readonly string[]> = {
 const FENCES: Record<string, readonly string[]> = {
   hono: ['worker/http'],
   jose: ['worker/attestors', 'worker/keysets', 'worker/http/access'],
-  '@peculiar/x509': ['worker/ca', 'cli/ca', 'runner/identity/keys'],
+  '@peculiar/x509': ['cli/ca'],
+  'reflect-metadata': ['cli/ca'],
   'drizzle-orm': ['worker/store'],
   aws4fetch: ['runner'],
   '@aws-sdk/credential-providers': ['runner'],
@@ -239,6 +240,18 @@ describe.each(files)('$path', (file) => {
     if (!WORDING.includes(file.path)) expect(code).not.toMatch(pattern)
     expect([...code.matchAll(/\bDate\.now\b|\bnew Date\(\)/g)].map(([clock]) => clock)).toEqual(CLOCKS[file.path] ?? [])
   })
+})
+
+test('the inspection of what the CA made shares no code with what made it', () => {
+  const reached = new Set(['worker/ca/inspect.ts'])
+  for (const path of reached) {
+    const { imports = [] } = files.find((file) => file.path === path) ?? {}
+    for (const specifier of imports.filter((specifier) => specifier.startsWith('.')))
+      reached.add(relative(SRC, resolve(SRC, dirname(path), specifier)))
+  }
+  expect(reached).toContain('protocol/der.ts')
+  for (const maker of ['protocol/der-writer.ts', 'worker/ca/to-be-signed.ts', 'worker/ca/issue.ts'])
+    expect(reached).not.toContain(maker)
 })
 
 test('the deployed Worker is not the one that development uses', () => {

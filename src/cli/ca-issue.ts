@@ -33,7 +33,7 @@ export async function issue(options: IssueOptions): Promise<void> {
   refuseTaken(out, Object.values(FILES))
   const authority = await loadFolder(dir)
   const now = toEpochSeconds(systemClock())
-  const { newSerial, validityOf, formatOrganizationalUnit } = await import('../worker/ca/profile.ts')
+  const { newSerial, validityOf } = await import('../worker/ca/profile.ts')
   const validity = validityOf(authority, now, lifetime)
   if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
 
@@ -67,11 +67,7 @@ export async function issue(options: IssueOptions): Promise<void> {
 
   const { issueCertificate } = await import('../worker/ca/issue.ts')
   const { chainPem, trustBundlePem } = await import('../worker/ca/bundle.ts')
-  const { pem } = await issueCertificate(authority, {
-    ...leaf,
-    organizationalUnit: formatOrganizationalUnit(leaf),
-    spki,
-  })
+  const { pem } = await issueCertificate(authority, { ...leaf, spki })
   writeNew(out, [
     [FILES.key, key, 0o600],
     [FILES.certificate, pem + chainPem(authority), 0o644],

@@ -13,7 +13,7 @@ import {
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
 } from '@peculiar/x509'
-import type { KeyPair } from '../../src/worker/ca/webcrypto.ts'
+import type { KeyPair } from '../../src/worker/ca/keys.ts'
 
 export type Octets = Uint8Array<ArrayBuffer>
 

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { createCa } from '../../src/cli/ca/create.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
+import type { ProvenMode } from '../../src/protocol/modes.ts'
 import type { RefusalCode } from '../../src/protocol/refusals.ts'
 import { epochMilliseconds, epochSeconds, rfc3339, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
@@ -45,7 +46,8 @@ export interface Issuing {
   tenant: string
   trustDomain: string
   runnerId: string | null
-  organizationalUnit: string
+  /** In the certificate's OU, with no source. */
+  mode: ProvenMode
   /** The time by the control plane's clock. */
   clock: () => number
   /** Changes the answer before it leaves. */
@@ -65,7 +67,7 @@ export class FakeControlPlane {
     tenant: 'acme',
     trustDomain: 'rootpilot',
     runnerId: null,
-    organizationalUnit: 'bootstrap-token:',
+    mode: 'bootstrap-token',
     clock: Date.now,
     spoil: (answer) => answer,
   }
@@ -119,14 +121,15 @@ export class FakeControlPlane {
     const csr = await readCsr(body.csr)
     if (!csr.ok) throw new Error(`the CSR was refused: ${csr.error.detail}`)
     if (csr.value.challenge !== body.challengeNonce) throw new Error('the CSR holds another nonce')
-    const { clock, lifetime, tenant, trustDomain, runnerId, organizationalUnit } = this.issuing
+    const { clock, lifetime, tenant, trustDomain, runnerId, mode } = this.issuing
     const now = toEpochSeconds(epochMilliseconds(clock()))
     if (body.attestation.mode !== 'mtls-renewal') this.enrollmentId = uuidv7(epochMilliseconds(clock()))
     const spiffeId = `spiffe://${trustDomain}/tenant/${tenant}/runner`
     const [notBefore, notAfter] = [epochSeconds(now - 60), epochSeconds(now + lifetime)]
     const { pem } = await issueCertificate(this.#authority, {
-      ...{ serial: newSerial(), enrollmentId: this.enrollmentId, spki: csr.value.spki, tenant, spiffeId },
-      ...{ organizationalUnit, notBefore, notAfter },
+      ...{ serial: newSerial(), enrollmentId: this.enrollmentId, tenant, spiffeId, mode, source: '' },
+      ...{ spki: csr.value.spki, publicKeyHash: csr.value.publicKeyHash },
+      ...{ notBefore, notAfter, issuer: this.#authority.issuerKeyId },
     })
     return {
       version: 1,

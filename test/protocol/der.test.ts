@@ -1,8 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { bitsOf, oidOf, parseDer, smallIntegerOf } from '../../src/protocol/der.ts'
-import { signatureToDer, signatureToRaw } from '../../src/worker/ca/ecdsa.ts'
-import { bytesOf, element } from '../fakes/ca-forge.ts'
+import { bitsOf, oidOf, parseDer, smallIntegerOf, TAG } from '../../src/protocol/der.ts'
+import {
+  bitString,
+  characterString,
+  element,
+  objectIdentifier,
+  octetString,
+  sequence,
+  set,
+  unsignedInteger,
+} from '../../src/protocol/der-writer.ts'
+import { bytesOf, element as forged } from '../fakes/ca-forge.ts'
 
 describe('the DER reader', () => {
   test.each([
@@ -73,7 +82,7 @@ describe('the DER reader', () => {
     }
     expect(length).toBeLessThan(0x10000)
     expect(parseDer(Uint8Array.from(headers.reverse().flat()))).toBeNull()
-    expect(parseDer(element(0x30, ...Array.from({ length: 10_000 }, () => Uint8Array.of(0x05, 0x00))))).toBeNull()
+    expect(parseDer(forged(0x30, ...Array.from({ length: 10_000 }, () => Uint8Array.of(0x05, 0x00))))).toBeNull()
   })
 
   test('reads values', () => {
@@ -98,8 +107,8 @@ describe('the DER reader', () => {
     const { tree } = fc.letrec<{ tree: Uint8Array }>((tie) => ({
       tree: fc.oneof(
         { maxDepth: 6 },
-        fc.uint8Array({ maxLength: 300 }).map((bytes) => element(0x04, bytes)),
-        fc.array(tie('tree'), { maxLength: 4 }).map((children) => element(0x30, ...children)),
+        fc.uint8Array({ maxLength: 300 }).map((bytes) => forged(0x04, bytes)),
+        fc.array(tie('tree'), { maxLength: 4 }).map((children) => forged(0x30, ...children)),
       ),
     }))
     fc.assert(
@@ -110,30 +119,63 @@ describe('the DER reader', () => {
   })
 })
 
-describe('ECDSA signatures', () => {
-  test('DER and r ‖ s lead back to each other', () => {
+describe('the DER writer', () => {
+  test.each([
+    ['an empty SEQUENCE', sequence(), '3000'],
+    ['a SET of a NULL', set(element(TAG.null)), '31020500'],
+    ['an OCTET STRING', octetString(bytesOf('0102')), '04020102'],
+    ['a BIT STRING', bitString(bytesOf('80')), '03020080'],
+    ['a UTF8String', characterString(TAG.utf8String, 'ä'), '0c02c3a4'],
+    ['zero', unsignedInteger(bytesOf('00')), '020100'],
+    ['zero of no octets', unsignedInteger(bytesOf('')), '020100'],
+    ['an INTEGER under a high bit', unsignedInteger(bytesOf('7f')), '02017f'],
+    ['an INTEGER with a high bit', unsignedInteger(bytesOf('80')), '02020080'],
+    ['an INTEGER with zeros in front', unsignedInteger(bytesOf('000001')), '020101'],
+    ['a BIT STRING of 127 octets', bitString(new Uint8Array(126)), `037f00${'00'.repeat(126)}`],
+    ['a length of one more octet', octetString(new Uint8Array(128)), `048180${'00'.repeat(128)}`],
+    ['a length of two more octets', octetString(new Uint8Array(256)), `04820100${'00'.repeat(256)}`],
+    ['an OID with two root arcs in one', objectIdentifier('2.999.3'), '0603883703'],
+    ['an OID arc of 2^32 - 1', objectIdentifier('1.2.4294967295'), '06062a8fffffff7f'],
+    ['the OID of P-256', objectIdentifier('1.2.840.10045.3.1.7'), '06082a8648ce3d030107'],
+  ])('writes %s', (_, written, hex) => {
+    expect(written).toEqual(bytesOf(hex))
+    expect(parseDer(written)?.bytes).toEqual(written)
+  })
+
+  test('writes every OID so that the reader reads it', () => {
+    const arc = fc.nat(0xffff_ffff)
     fc.assert(
-      fc.property(fc.uint8Array({ minLength: 64, maxLength: 64 }), fc.nat(31), fc.nat(31), (bytes, a, b) => {
-        const raw = Uint8Array.from(bytes)
-        // Zeros in front, as one signature of 256 has.
-        raw.fill(0, 0, a)
-        raw.fill(0, 32, 32 + b)
-        raw[31] = 1
-        raw[63] = 1
-        expect(signatureToRaw(signatureToDer(raw), 32)).toEqual(raw)
+      fc.property(fc.nat(2), fc.nat(39), fc.array(arc, { maxLength: 6 }), (root, second, arcs) => {
+        const text = [root, second, ...arcs].join('.')
+        expect(oidOf(parseDer(objectIdentifier(text)) ?? undefined)).toBe(text)
       }),
     )
   })
 
-  test.each([
-    ['a zero r', '3006020100020101'],
-    ['a negative r', '3006020181020101'],
-    ['three INTEGERs', '3009020101020101020101'],
-    ['one INTEGER', '3003020101'],
-    ['an r of 33 octets', `302602210101${'00'.repeat(31)}020101`],
-    ['trailing octets', '300602010102010100'],
-    ['64 octets of r ‖ s', '11'.repeat(64)],
-  ])('refuses %s', (_, hex) => {
-    expect(signatureToRaw(bytesOf(hex), 32)).toBeNull()
+  test('writes every tree as an encoder of its own does', () => {
+    const { tree } = fc.letrec<{ tree: [Uint8Array, Uint8Array] }>((tie) => ({
+      tree: fc.oneof(
+        { maxDepth: 6 },
+        fc
+          .uint8Array({ maxLength: 300 })
+          .map((bytes): [Uint8Array, Uint8Array] => [octetString(bytes), forged(0x04, bytes)]),
+        fc
+          .array(tie('tree'), { maxLength: 4 })
+          .map((children): [Uint8Array, Uint8Array] => [
+            sequence(...children.map(([written]) => written)),
+            forged(0x30, ...children.map(([, other]) => other)),
+          ]),
+      ),
+    }))
+    fc.assert(
+      fc.property(tree, ([written, other]) => {
+        expect(written).toEqual(other)
+      }),
+    )
+  })
+
+  test('writes nothing that the reader would not take for its length', () => {
+    expect(parseDer(octetString(new Uint8Array(0xffff)))?.contents.length).toBe(0xffff)
+    expect(() => octetString(new Uint8Array(0x10000))).toThrow(RangeError)
   })
 })

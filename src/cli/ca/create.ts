@@ -15,15 +15,14 @@ import {
 } from '@peculiar/x509'
 import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
+import { OID } from '../../protocol/oids.ts'
 import { encodePem, parsePem } from '../../protocol/pem.ts'
 import { addSeconds, type EpochSeconds, hours, type Seconds, subtractSeconds } from '../../protocol/time.ts'
 import { DEVELOPMENT_MARK } from '../../worker/ca/authority.ts'
 import { readCertificate } from '../../worker/ca/certificate.ts'
-import { keyIdentifierOf } from '../../worker/ca/key-identifier.ts'
-import { OID } from '../../worker/ca/oids.ts'
+import type { Key, KeyPair } from '../../worker/ca/keys.ts'
 import { newSerial } from '../../worker/ca/profile.ts'
-import { p256PointOf } from '../../worker/ca/public-key.ts'
-import type { Key, KeyPair } from '../../worker/ca/webcrypto.ts'
+import { keyIdentifierOf, p256PointOf } from '../../worker/ca/public-key.ts'
 
 /** All PEM. `issuing` is the value of CA_CERT: the issuing certificate, then its root. */
 export interface CaFolder {

@@ -1,12 +1,21 @@
 // Makes and reads keys, and signs with them: a P-256 key and its CSR for each request, the proof of a renewal and of a
 // connection.
-// The CSR has one form and fixed lengths, so it is written as DER: a general ASN.1 library would be most of a
-// runner's memory.
 
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { encodeBase64url } from '../../protocol/base64url.ts'
+import { TAG } from '../../protocol/der.ts'
+import {
+  bitString,
+  characterString,
+  element,
+  objectIdentifier,
+  sequence,
+  set,
+  unsignedInteger,
+} from '../../protocol/der-writer.ts'
 import { makeNonce } from '../../protocol/nonce.ts'
-import { parsePemFile } from '../../protocol/pem.ts'
+import { OID } from '../../protocol/oids.ts'
+import { encodePem, parsePemFile } from '../../protocol/pem.ts'
 
 /** What one request is made with, through all its retries. */
 export interface RequestKey {
@@ -58,27 +67,16 @@ export const signText = (key: KeyObject, text: string): Buffer =>
 /** The proof of a renewal: the current key's signature over the new nonce. */
 export const signNonce = (key: KeyObject, nonce: string): string => encodeBase64url(signText(key, nonce))
 
-/** 1.2.840.113549.1.9.7 (RFC 2985 §5.4.1). */
-const CHALLENGE_PASSWORD = Buffer.from('06092a864886f70d010907', 'hex')
-/** AlgorithmIdentifier ecdsa-with-SHA256, without parameters (RFC 5758 §3.2). */
-const ECDSA_SHA256 = Buffer.from('300a06082a8648ce3d040302', 'hex')
-const VERSION_0 = Buffer.from('020100', 'hex')
-const [SEQUENCE, SET, UTF8_STRING, BIT_STRING, ATTRIBUTES] = [0x30, 0x31, 0x0c, 0x03, 0xa0]
+const VERSION_0 = unsignedInteger(Uint8Array.of(0))
+/** `[0]`, the attributes of a request. */
+const ATTRIBUTES = 0xa0
 
 /** RFC 2986 §4: no names, one attribute. base64url holds `_`, which PrintableString does not. */
 function makeCsr(key: KeyObject, challenge: string): string {
-  const password = der(SEQUENCE, CHALLENGE_PASSWORD, der(SET, der(UTF8_STRING, Buffer.from(challenge))))
-  const info = der(SEQUENCE, VERSION_0, der(SEQUENCE), spkiOf(key), der(ATTRIBUTES, password))
+  const password = sequence(objectIdentifier(OID.challengePassword), set(characterString(TAG.utf8String, challenge)))
+  const info = sequence(VERSION_0, sequence(), spkiOf(key), element(ATTRIBUTES, password))
   const signature = sign('sha256', info, { key, dsaEncoding: 'der' })
-  const request = der(SEQUENCE, info, ECDSA_SHA256, der(BIT_STRING, Buffer.of(0), signature))
-  const lines = request.toString('base64').match(/.{1,64}/g) ?? []
-  return `-----BEGIN CERTIFICATE REQUEST-----\n${lines.join('\n')}\n-----END CERTIFICATE REQUEST-----\n`
-}
-
-/** One element with a definite, minimal length below 64 KiB (X.690 §10.1). */
-function der(tag: number, ...parts: Buffer[]): Buffer {
-  const body = Buffer.concat(parts)
-  const { length } = body
-  const size = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff]
-  return Buffer.concat([Buffer.of(tag, ...size), body])
+  // RFC 5758 §3.2: without parameters.
+  const algorithm = sequence(objectIdentifier(OID.ecdsaSha256))
+  return encodePem('CERTIFICATE REQUEST', sequence(info, algorithm, bitString(signature)))
 }

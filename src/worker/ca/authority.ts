@@ -1,18 +1,17 @@
-// The CA as configured: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, checked once and kept by the caller.
+// Loads the certificate authority: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, read and checked together.
 
 import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/base64url.ts'
+import { OID } from '../../protocol/oids.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
-import { ok } from '../../protocol/result.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { epochSeconds } from '../../protocol/time.ts'
 import { type Certificate, readCertificate } from './certificate.ts'
-import { importVerifier, type Verifier } from './certificate-signature.ts'
 import { KEY_USAGE } from './extensions.ts'
-import { keyIdentifierOf } from './key-identifier.ts'
-import { OID } from './oids.ts'
-import { importPrivateKey, type PrivateKey, SIGNING } from './private-key.ts'
+import { importPrivateKey, type PrivateKey, SIGNING } from './keys.ts'
 import type { Validity } from './profile.ts'
-import type { Template } from './template.ts'
+import { keyIdentifierOf } from './public-key.ts'
+import { importVerifier, type Verifier } from './signature.ts'
 
 /** The secrets as they are bound; an empty one counts as absent. */
 export interface AuthoritySecrets {
@@ -27,6 +26,8 @@ export interface AuthoritySecrets {
 /** A CA certificate whose key verifies. */
 export interface IssuingCertificate {
   readonly certificate: Certificate
+  /** What a leaf's AKI says: its SKI (RFC 5280 §4.2.1.1), or one by our own rule where it has none. */
+  readonly keyIdentifier: Bytes
   readonly verifier: Verifier
 }
 
@@ -43,8 +44,6 @@ export interface Authority {
   readonly accepted: readonly IssuingCertificate[]
   /** When every certificate of CA_CERT is valid. */
   readonly validity: Validity
-  /** Leaves built once, by profile (template.ts). */
-  readonly templates: Map<string, Template>
 }
 
 /** OU of the subject of every certificate of a CA that `muster dev` made. */
@@ -57,81 +56,79 @@ const MAX_CERTIFICATES = 10
 export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<Authority>> {
   if (!secrets.caKey?.trim()) return misconfigured('CA_KEY is missing')
   if (!secrets.caCert?.trim()) return misconfigured('CA_CERT is missing')
+  const { allowDevelopment } = secrets
   const signer = await importPrivateKey(secrets.caKey.trim())
-  if ('fault' in signer) return misconfigured(`CA_KEY ${signer.fault}`)
+  if (!signer.ok) return misconfigured(`CA_KEY ${signer.error}`)
+  const chain = await readCaCertificates('CA_CERT', secrets.caCert, allowDevelopment)
+  if (!chain.ok) return misconfigured(chain.error)
+  const previous = await readCaCertificates('CA_PREVIOUS', secrets.caPrevious, allowDevelopment)
+  if (!previous.ok) return misconfigured(previous.error)
+  const trust = await readCaCertificates('CA_TRUST', secrets.caTrust, allowDevelopment)
+  if (!trust.ok) return misconfigured(trust.error)
 
-  const chain = readCertificates('CA_CERT', secrets.caCert, secrets.allowDevelopment)
-  if ('fault' in chain) return misconfigured(chain.fault)
-  const previous = readCertificates('CA_PREVIOUS', secrets.caPrevious, secrets.allowDevelopment)
-  if ('fault' in previous) return misconfigured(previous.fault)
-  const trust = readCertificates('CA_TRUST', secrets.caTrust, secrets.allowDevelopment)
-  if ('fault' in trust) return misconfigured(trust.fault)
-
-  const links = await importVerifiers('CA_CERT', chain.certificates)
-  if ('fault' in links) return misconfigured(links.fault)
-  const accepted = await importVerifiers('CA_PREVIOUS', previous.certificates)
-  if ('fault' in accepted) return misconfigured(accepted.fault)
-  const anchors = await importVerifiers('CA_TRUST', trust.certificates)
-  if ('fault' in anchors) return misconfigured(anchors.fault)
-  const [issuing] = links.issuers
-  const root = links.issuers.at(-1)?.certificate
+  const certificates = chain.value.map(({ certificate }) => certificate)
+  const [issuing] = chain.value
+  const root = certificates.at(-1)
   if (issuing === undefined || root === undefined) return misconfigured('CA_CERT is missing')
-
-  const broken = await brokenChain(links.issuers)
+  const broken = await brokenChain(chain.value)
   if (broken !== null) return misconfigured(broken)
-  if (!(await isPair(signer, issuing))) return misconfigured('CA_KEY and CA_CERT are not a pair')
-  const foreign = trust.certificates.find((certificate) => !isSelfIssued(certificate))
-  if (foreign !== undefined) return misconfigured('CA_TRUST holds a certificate that is no root')
+  if (!(await isPair(signer.value, issuing))) return misconfigured('CA_KEY and CA_CERT are not a pair')
+  const anchors = trust.value.map(({ certificate }) => certificate)
+  if (!anchors.every(isSelfIssued)) return misconfigured('CA_TRUST holds a certificate that is no root')
 
   return ok({
-    signer,
+    signer: signer.value,
     issuing,
-    issuerKeyId: hex(await authorityKeyIdentifierOf(issuing.certificate)),
-    intermediates: chain.certificates.slice(0, -1),
-    roots: distinct([root, ...trust.certificates]),
-    accepted: [issuing, ...accepted.issuers],
+    issuerKeyId: hex(issuing.keyIdentifier),
+    intermediates: certificates.slice(0, -1),
+    roots: distinct([root, ...anchors]),
+    accepted: [issuing, ...previous.value],
     validity: {
-      notBefore: epochSeconds(Math.max(...chain.certificates.map(({ notBefore }) => notBefore))),
-      notAfter: epochSeconds(Math.min(...chain.certificates.map(({ notAfter }) => notAfter))),
+      notBefore: epochSeconds(Math.max(...certificates.map(({ notBefore }) => notBefore))),
+      notAfter: epochSeconds(Math.min(...certificates.map(({ notAfter }) => notAfter))),
     },
-    templates: new Map(),
   })
 }
 
 const misconfigured = (detail: string) => refuse('ca_not_configured', { detail })
 
-interface Fault {
-  readonly fault: string
-}
-
-function readCertificates(
+/** The CA certificates of one secret; the error names it and the place of the certificate in it. */
+async function readCaCertificates(
   name: string,
   pem: string | undefined,
   allowDevelopment: boolean,
-): { readonly certificates: readonly Certificate[] } | Fault {
-  if (!pem?.trim()) return { certificates: [] }
+): Promise<Result<readonly IssuingCertificate[], string>> {
+  if (!pem?.trim()) return ok([])
   const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
-  if (!blocks.ok) return { fault: `${name} is not a list of PEM certificates: ${blocks.error}` }
-  const certificates: Certificate[] = []
-  for (const [i, bytes] of blocks.value.entries()) {
+  if (!blocks.ok) return err(`${name} is not a list of PEM certificates: ${blocks.error}`)
+  const read: IssuingCertificate[] = []
+  for (const [i, der] of blocks.value.entries()) {
     const which = `certificate ${i + 1} of ${name}`
-    const certificate = readCertificate(bytes)
-    if (certificate === null) return { fault: `${which} is not an X.509 v3 certificate in DER` }
-    const { basicConstraints, keyUsage, extendedKeyUsage, unknownCritical } = certificate.extensions
-    if (basicConstraints?.ca !== true) return { fault: `${which} is not a CA certificate (CA:TRUE is missing)` }
-    if (keyUsage !== null && (keyUsage & KEY_USAGE.keyCertSign) === 0)
-      return { fault: `${which} may not sign certificates` }
-    // Verifiers hold a leaf to the usages of every CA above it.
-    if (extendedKeyUsage !== null && !coversLeaves(extendedKeyUsage)) {
-      return { fault: `${which} is limited to usages (extendedKeyUsage) without both clientAuth and serverAuth` }
-    }
-    if (unknownCritical) return { fault: `${which} has a critical extension that is not known here` }
+    const certificate = readCertificate(der)
+    if (certificate === null) return err(`${which} is not an X.509 v3 certificate in DER`)
+    const fault = caFault(certificate)
+    if (fault !== null) return err(`${which} ${fault}`)
     if (!allowDevelopment && isDevelopment(certificate)) {
-      return { fault: `${which} is a development CA, made by \`muster dev\`: it is for one machine only` }
+      return err(`${which} is a development CA, made by \`muster dev\`: it is for one machine only`)
     }
-    certificates.push(certificate)
+    const verifier = await importVerifier(certificate.spki)
+    if (verifier === null) return err(`${which} has a key of a kind that is not accepted`)
+    const keyIdentifier = certificate.extensions.subjectKeyIdentifier ?? (await keyIdentifierOf(certificate.publicKey))
+    read.push({ certificate, keyIdentifier, verifier })
   }
-  return { certificates }
+  return ok(read)
+}
+
+/** Why a certificate is not one of a CA that issues leaves of ours; null where it is. */
+function caFault({ extensions }: Certificate): string | null {
+  const { basicConstraints, keyUsage, extendedKeyUsage, unknownCritical } = extensions
+  if (basicConstraints?.ca !== true) return 'is not a CA certificate (CA:TRUE is missing)'
+  if (keyUsage !== null && (keyUsage & KEY_USAGE.keyCertSign) === 0) return 'may not sign certificates'
+  // Verifiers hold a leaf to the usages of every CA above it.
+  if (extendedKeyUsage !== null && !coversLeaves(extendedKeyUsage)) {
+    return 'is limited to usages (extendedKeyUsage) without both clientAuth and serverAuth'
+  }
+  return unknownCritical ? 'has a critical extension that is not known here' : null
 }
 
 const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
@@ -139,19 +136,6 @@ const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
 
 const coversLeaves = (usages: readonly string[]): boolean =>
   usages.includes(OID.anyExtendedKeyUsage) || (usages.includes(OID.clientAuth) && usages.includes(OID.serverAuth))
-
-async function importVerifiers(
-  name: string,
-  certificates: readonly Certificate[],
-): Promise<{ readonly issuers: readonly IssuingCertificate[] } | Fault> {
-  const issuers: IssuingCertificate[] = []
-  for (const [i, certificate] of certificates.entries()) {
-    const verifier = await importVerifier(certificate.spki)
-    if (verifier === null) return { fault: `certificate ${i + 1} of ${name} has a key of a kind that is not accepted` }
-    issuers.push({ certificate, verifier })
-  }
-  return { issuers }
-}
 
 /** What is wrong with a chain from the issuing certificate up to a self-signed root; null for nothing. */
 async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string | null> {
@@ -184,10 +168,6 @@ async function isPair(signer: PrivateKey, { certificate }: IssuingCertificate): 
     return false
   }
 }
-
-/** What a leaf's AKI says: the issuer's SKI (RFC 5280 §4.2.1.1), or one by our own rule where it has none. */
-export const authorityKeyIdentifierOf = async ({ extensions, publicKey }: Certificate): Promise<Bytes> =>
-  extensions.subjectKeyIdentifier ?? keyIdentifierOf(publicKey)
 
 const isSelfIssued = ({ issuer, subject }: Certificate): boolean => equalBytes(issuer, subject)
 

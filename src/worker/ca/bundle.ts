@@ -1,11 +1,11 @@
-// Our trust bundle as others read it: PEM, and the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
+// Renders the trust bundle: as PEM, and in the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
 
 import { encodeBase64, encodeBase64url } from '../../protocol/base64url.ts'
-import { oidOf, parseDer } from '../../protocol/der.ts'
+import { parseDer } from '../../protocol/der.ts'
 import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'
 import type { Certificate } from './certificate.ts'
-import { OID } from './oids.ts'
+import { ecPublicKeyOf } from './public-key.ts'
 
 /** How often to ask again, in seconds: a new root is in the bundle for days before it signs. */
 const REFRESH_HINT = 300
@@ -50,18 +50,11 @@ export const spiffeBundle = ({ roots }: Authority): SpiffeBundle => ({
 const sequenceOf = (roots: readonly Certificate[]): number =>
   Math.max(...roots.map(({ notBefore }) => notBefore)) * ROOTS + ROOTS - roots.length
 
-const CURVES: Readonly<Record<string, string>> = { [OID.p256]: 'P-256', [OID.p384]: 'P-384', [OID.p521]: 'P-521' }
-
 function publicJwk({ spki, publicKey }: Certificate): Omit<BundleKey, 'use' | 'x5c'> {
-  const curve = CURVES[oidOf(parseDer(spki)?.children[0]?.children[1]) ?? '']
-  if (curve !== undefined) {
-    const size = (publicKey.length - 1) / 2
-    return {
-      kty: 'EC',
-      crv: curve,
-      x: encodeBase64url(publicKey.subarray(1, 1 + size)),
-      y: encodeBase64url(publicKey.subarray(1 + size)),
-    }
+  const ec = ecPublicKeyOf(spki)
+  if (ec !== null) {
+    const [x, y] = [ec.point.subarray(1, 1 + ec.octets), ec.point.subarray(1 + ec.octets)]
+    return { kty: 'EC', crv: ec.curve, x: encodeBase64url(x), y: encodeBase64url(y) }
   }
   const [n, e] = (parseDer(publicKey)?.children ?? []).map(({ contents }) =>
     encodeBase64url(contents[0] === 0 ? contents.subarray(1) : contents),

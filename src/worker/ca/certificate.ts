@@ -1,4 +1,4 @@
-// The second reader: X.509 v3 certificates with the strict DER reader alone, never with the library that makes them.
+// Reads X.509 v3 certificates, with the strict DER reader alone: what the CA made is inspected with it, too.
 // Shape only; whose certificate it is, and whether it may be used, is judged in authority.ts and presented.ts.
 
 import { type Bytes, equalBytes } from '../../protocol/base64url.ts'

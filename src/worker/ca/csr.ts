@@ -1,15 +1,15 @@
-// PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
+// Reads PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
 // Nothing else is taken from a request: names, extensions and usages in it are read past.
 
 import type { Bytes } from '../../protocol/base64url.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { sha256Hex } from '../../protocol/digest.ts'
+import { OID } from '../../protocol/oids.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
-import { ok } from '../../protocol/result.ts'
-import { signatureToRaw } from './ecdsa.ts'
-import { OID } from './oids.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
+import { signatureToRaw } from './signature.ts'
 import { textOf } from './text.ts'
 
 export interface CertificateRequest {
@@ -53,8 +53,8 @@ export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>>
 
   const point = p256PointOf(publicKey.bytes)
   if (point === null) return invalid('the key is not EC P-256 with a named curve and an uncompressed point')
-  const challenge = readAttributes(attributes.children)
-  if (typeof challenge !== 'string') return invalid(challenge.fault)
+  const challenge = readChallenge(attributes.children)
+  if (!challenge.ok) return invalid(challenge.error)
 
   // RFC 5758 §3.2: the parameters are absent.
   if (oidOf(algorithm.children[0]) !== OID.ecdsaSha256 || algorithm.children.length !== 1) {
@@ -67,7 +67,7 @@ export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>>
   if (!(await verifyP256(key, raw, info.bytes))) return invalid('the request is not signed by its own key')
 
   const spki = publicKey.bytes.slice()
-  return ok({ spki, point: point.slice(), publicKeyHash: await sha256Hex(spki), challenge })
+  return ok({ spki, point: point.slice(), publicKeyHash: await sha256Hex(spki), challenge: challenge.value })
 }
 
 const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${detail}` })
@@ -75,29 +75,24 @@ const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${deta
 const isSequence = (element: Element | undefined, length?: number): element is Element =>
   element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
 
-interface Fault {
-  readonly fault: string
-}
-const fault = (fault: string): Fault => ({ fault })
-
 /** The one value of the one challengePassword; every other attribute is held to its shape and dropped. */
-function readAttributes(attributes: readonly Element[]): string | Fault {
+function readChallenge(attributes: readonly Element[]): Result<string, string> {
   let challenge: string | null = null
   for (const attribute of attributes) {
     const [type, values] = attribute.children
     const oid = oidOf(type)
-    if (!isSequence(attribute, 2) || oid === null || values?.tag !== TAG.set) return fault('an attribute is malformed')
-    if (values.children.length === 0) return fault('an attribute is empty')
+    if (!isSequence(attribute, 2) || oid === null || values?.tag !== TAG.set) return err('an attribute is malformed')
+    if (values.children.length === 0) return err('an attribute is empty')
     if (oid === OID.extensionRequest && !areExtensions(values.children)) {
-      return fault('the extension request is malformed or holds an empty extension')
+      return err('the extension request is malformed or holds an empty extension')
     }
     if (oid !== OID.challengePassword) continue
-    if (challenge !== null || values.children.length !== 1) return fault('more than one challengePassword')
+    if (challenge !== null || values.children.length !== 1) return err('more than one challengePassword')
     challenge = textOf(values.children[0])
     if (challenge === null || challenge.length === 0 || challenge.length > CHALLENGE_CHARACTERS)
-      return fault('challengePassword is not a string of 1 to 255 characters')
+      return err('challengePassword is not a string of 1 to 255 characters')
   }
-  return challenge ?? fault('no challengePassword')
+  return challenge === null ? err('no challengePassword') : ok(challenge)
 }
 
 /** May be an empty SEQUENCE: CA:FALSE is written so (RFC 5280 §4.2.1.9), and OpenSSL requests an AKI so. */

@@ -2,7 +2,7 @@
 
 import type { Bytes } from '../../protocol/base64url.ts'
 import { type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
-import { OID } from './oids.ts'
+import { OID } from '../../protocol/oids.ts'
 
 export interface Extensions {
   readonly basicConstraints: { readonly ca: boolean; readonly pathLength: number | null } | null

@@ -1,4 +1,4 @@
-// Certificates that runners present, in a renewal or a connection: proven one level under the CA, and their windows.
+// Verifies certificates that runners present, at a renewal or a connection: one level under the CA, and in time.
 
 import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
 import { sha256Hex } from '../../protocol/digest.ts'
@@ -8,7 +8,7 @@ import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { addSeconds, type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
-import { type Authority, authorityKeyIdentifierOf } from './authority.ts'
+import type { Authority } from './authority.ts'
 import { readCertificate } from './certificate.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { subjectOf } from './subject.ts'
@@ -36,7 +36,8 @@ export async function verifyPresented(
   const subject = certificate && subjectOf(certificate)
   const point = certificate && p256PointOf(certificate.spki)
   if (certificate === null || subject === null || point === null) return refuse('certificate_invalid')
-  if (!trustDomains.includes(subject.trustDomain)) return refuse('certificate_invalid')
+  const { trustDomain, ...named } = subject
+  if (!trustDomains.includes(trustDomain)) return refuse('certificate_invalid')
 
   // Names pick the candidates; the key alone decides (a CA of anyone's can copy name, serial and key identifier).
   for (const issuer of authority.accepted) {
@@ -44,18 +45,13 @@ export async function verifyPresented(
     if (!(await issuer.verifier.verify(certificate))) continue
     const key = await importP256(point)
     if (key === null) return refuse('certificate_invalid')
-    const { enrollmentId, tenant, mode, source, spiffeId } = subject
     const leaf: Leaf = {
-      enrollmentId,
-      tenant,
-      mode,
-      source,
-      spiffeId,
+      ...named,
       serial: hex(certificate.serial),
       publicKeyHash: await sha256Hex(certificate.spki),
       notBefore: certificate.notBefore,
       notAfter: certificate.notAfter,
-      issuer: hex(await authorityKeyIdentifierOf(issuer.certificate)),
+      issuer: hex(issuer.keyIdentifier),
     }
     return ok({
       leaf,

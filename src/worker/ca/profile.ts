@@ -1,7 +1,8 @@
-// What a leaf of ours says: the grant that the CA believes, and the bounds of each of its parts. Pure.
+// The profile of a leaf: the grant that the CA issues from, and the bounds of each of its parts. Pure.
 
 import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { everyCharacter } from '../../protocol/characters.ts'
+import type { Leaf, LeafSubject } from '../../protocol/leaf.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -11,22 +12,13 @@ import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtract
 import { isUuidv7 } from '../../protocol/uuid.ts'
 import { isAwsAccount, isClusterName } from '../../trust/grammar.ts'
 
-/** Everything that the CA may believe, decided before it is asked. */
-export interface Grant {
-  /** 16 octets in hexadecimal, `newSerial()`. */
-  readonly serial: string
-  readonly enrollmentId: string
+/** Everything that the CA may believe, decided and on record before it is asked. */
+export interface Grant extends Leaf {
   /** SubjectPublicKeyInfo of a P-256 key, 91 octets. */
   readonly spki: Bytes
-  readonly tenant: string
-  /** `<mode>:<source>`, `formatOrganizationalUnit`. */
-  readonly organizationalUnit: string
-  readonly spiffeId: string
-  readonly notBefore: EpochSeconds
-  readonly notAfter: EpochSeconds
 }
 
-export const SERIAL_BYTES = 16
+const SERIAL_BYTES = 16
 
 /** A random serial whose first octet is 0x40 to 0x7f: positive, never zero and minimal in DER; 126 random bits. */
 export function newSerial(): string {
@@ -43,11 +35,8 @@ export function serialBytes(serial: string): Bytes | null {
   return first >= 0x40 && first <= 0x7f ? bytes : null
 }
 
-/** How its holder was proven: the mode, and the AWS account or cluster name (empty where the mode has none). */
-export interface Origin {
-  readonly mode: ProvenMode
-  readonly source: string
-}
+/** How the holder of a leaf proved itself. */
+export type Origin = Pick<LeafSubject, 'mode' | 'source'>
 
 export const formatOrganizationalUnit = ({ mode, source }: Origin): string => `${mode}:${source}`
 
@@ -85,7 +74,7 @@ export function isGrant(grant: Grant): boolean {
     serialBytes(grant.serial) !== null &&
     isUuidv7(grant.enrollmentId) &&
     id?.tenant === grant.tenant &&
-    parseOrganizationalUnit(grant.organizationalUnit) !== null &&
+    parseOrganizationalUnit(formatOrganizationalUnit(grant)) !== null &&
     Number.isInteger(grant.notBefore) &&
     Number.isInteger(grant.notAfter) &&
     grant.notBefore < grant.notAfter

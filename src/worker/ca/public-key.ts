@@ -1,32 +1,49 @@
-// Public keys as certificates and CSRs carry them, and the one P-256 form that a runner's key may have.
+// Reads public keys (SubjectPublicKeyInfo, RFC 5480), and the one form that a runner's key may have: P-256.
 
-import { type Bytes, equalBytes } from '../../protocol/base64url.ts'
-import type { Key } from './webcrypto.ts'
+import type { Bytes } from '../../protocol/base64url.ts'
+import { bitsOf, oidOf, parseDer, TAG } from '../../protocol/der.ts'
+import { OID } from '../../protocol/oids.ts'
+import type { Key } from './keys.ts'
 
-/** SEQUENCE { SEQUENCE { id-ecPublicKey, prime256v1 }, BIT STRING (66) { no unused bits, 04, … } } (RFC 5480 §2). */
-const P256_PREFIX = Uint8Array.of(
-  ...[0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08],
-  ...[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04],
-)
-/** Octets of a P-256 SubjectPublicKeyInfo with an uncompressed point. */
-const P256_SPKI_BYTES = 91
-const POINT_START = P256_PREFIX.length - 1
-
-/**
- * The uncompressed point (04 ‖ x ‖ y) of a P-256 key, or null for every other key and every other way to write this
- * one: compressed, hybrid, explicit parameters. Decided by octets, since runtimes differ in what they import.
- */
-export function p256PointOf(spki: Bytes): Bytes | null {
-  if (spki.length !== P256_SPKI_BYTES || !equalBytes(spki.subarray(0, P256_PREFIX.length), P256_PREFIX)) return null
-  return spki.subarray(POINT_START)
+export interface EcPublicKey {
+  /** As WebCrypto and JWK name it. */
+  readonly curve: string
+  /** Octets of a coordinate, and of r and s in signatures. */
+  readonly octets: number
+  /** Uncompressed: 04 ‖ x ‖ y. */
+  readonly point: Bytes
 }
 
-/** The SubjectPublicKeyInfo of an uncompressed point. */
-export function p256SpkiOf(point: Uint8Array): Bytes {
-  const spki = new Uint8Array(P256_SPKI_BYTES)
-  spki.set(P256_PREFIX)
-  spki.set(point, POINT_START)
-  return spki
+interface Curve {
+  readonly curve: string
+  readonly octets: number
+}
+
+const CURVES: Readonly<Record<string, Curve>> = {
+  [OID.p256]: { curve: 'P-256', octets: 32 },
+  [OID.p384]: { curve: 'P-384', octets: 48 },
+  [OID.p521]: { curve: 'P-521', octets: 66 },
+}
+
+/**
+ * The EC key that `spki` is, or null for every other key and every other way to write this one: compressed, hybrid,
+ * explicit parameters. Runtimes differ in which of these they import. Whether the point is on its curve is not asked.
+ */
+export function ecPublicKeyOf(spki: Bytes): EcPublicKey | null {
+  const info = parseDer(spki)
+  const [algorithm, bits, ...more] = info?.children ?? []
+  const [type, parameters, ...others] = algorithm?.children ?? []
+  if (info?.tag !== TAG.sequence || algorithm?.tag !== TAG.sequence || more.length > 0 || others.length > 0) return null
+  const curve = CURVES[oidOf(parameters) ?? '']
+  const point = bitsOf(bits)
+  if (oidOf(type) !== OID.ecPublicKey || curve === undefined || point === null) return null
+  return point[0] === 0x04 && point.length === 1 + curve.octets * 2 ? { ...curve, point } : null
+}
+
+/** The uncompressed point, 65 octets, of a P-256 key; null for any other. */
+export function p256PointOf(spki: Bytes): Bytes | null {
+  const key = ecPublicKeyOf(spki)
+  return key?.curve === 'P-256' ? key.point : null
 }
 
 /** The key of a point, to verify with; null where the point is not on the curve (or is at infinity). */
@@ -42,4 +59,12 @@ export async function importP256(point: Bytes): Promise<Key | null> {
 export async function verifyP256(key: Key, signature: Bytes, signed: Bytes): Promise<boolean> {
   if (signature.length !== 64) return false
   return crypto.subtle.verify({ name: 'ECDSA', hash: 'SHA-256' }, key, signature, signed)
+}
+
+/**
+ * A key identifier by RFC 7093 §2 method 1, 20 octets: the leftmost 160 bits of the SHA-256 of the contents of the
+ * key's BIT STRING.
+ */
+export async function keyIdentifierOf(publicKey: Bytes): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.digest('SHA-256', publicKey)).subarray(0, 20)
 }

@@ -1,17 +1,17 @@
-// What a leaf says of its holder, read from a certificate and held together: subject, SPIFFE ID, usages. Pure.
+// Reads whom a leaf names: subject and SPIFFE ID, which must agree, and the usages of a leaf. Pure.
 
+import type { LeafSubject } from '../../protocol/leaf.ts'
+import { OID } from '../../protocol/oids.ts'
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
 import type { Certificate } from './certificate.ts'
 import { KEY_USAGE, URI_NAME } from './extensions.ts'
-import { OID } from './oids.ts'
-import { type Origin, parseOrganizationalUnit } from './profile.ts'
+import { parseOrganizationalUnit } from './profile.ts'
 
-export interface Subject extends Origin {
-  readonly tenant: string
-  readonly organizationalUnit: string
-  readonly enrollmentId: string
+/** Whom a leaf names. */
+export interface Subject extends LeafSubject {
   readonly spiffeId: string
+  /** Of the SPIFFE ID. */
   readonly trustDomain: string
 }
 
@@ -33,10 +33,9 @@ export function subjectOf(certificate: Certificate): Subject | null {
   if (id === null) return null
 
   const attribute = (type: string) => subjectAttributes.find((attribute) => attribute.type === type)?.text ?? null
-  const organizationalUnit = attribute(OID.organizationalUnit)
+  const origin = parseOrganizationalUnit(attribute(OID.organizationalUnit) ?? '')
   const enrollmentId = attribute(OID.commonName)
-  const origin = organizationalUnit === null ? null : parseOrganizationalUnit(organizationalUnit)
   if (subjectAttributes.length !== 3 || attribute(OID.organization) !== id.tenant) return null
-  if (organizationalUnit === null || origin === null || enrollmentId === null || !isUuidv7(enrollmentId)) return null
-  return { ...origin, ...id, spiffeId, organizationalUnit, enrollmentId }
+  if (origin === null || enrollmentId === null || !isUuidv7(enrollmentId)) return null
+  return { ...origin, ...id, spiffeId, enrollmentId }
 }

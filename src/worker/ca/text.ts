@@ -1,4 +1,4 @@
-// ASN.1 character strings and times as certificates and CSRs carry them. Pure.
+// Reads ASN.1 character strings and times as certificates and CSRs carry them. Pure.
 
 import type { Bytes } from '../../protocol/base64url.ts'
 import { type Element, TAG } from '../../protocol/der.ts'
@@ -47,23 +47,6 @@ function decodeWide(contents: Bytes, width: number): string | null {
 /** UTCTime reaches to the end of 2049 (RFC 5280 §4.1.2.5). */
 const GENERALIZED_TIME_YEAR = 2050
 
-/** Whether a certificate writes `time` as GeneralizedTime. */
-export const isGeneralized = (time: EpochSeconds): boolean =>
-  new Date(time * 1000).getUTCFullYear() >= GENERALIZED_TIME_YEAR
-
-/** A point in time as a certificate writes it: UTCTime through 2049, GeneralizedTime from 2050 on. */
-export function encodeTime(time: EpochSeconds): Bytes {
-  // 2049-12-31T23:59:59.000Z → 20491231235959
-  const iso = new Date(time * 1000).toISOString()
-  const general = isGeneralized(time)
-  const year = iso.slice(general ? 0 : 2, 4)
-  const text = `${year}${iso.slice(5, 7)}${iso.slice(8, 10)}${iso.slice(11, 13)}${iso.slice(14, 16)}${iso.slice(17, 19)}Z`
-  const encoded = new Uint8Array(2 + text.length)
-  encoded.set([general ? TAG.generalizedTime : TAG.utcTime, text.length])
-  for (let i = 0; i < text.length; i++) encoded[2 + i] = text.charCodeAt(i)
-  return encoded
-}
-
 /** The time that an element is, in the one form that RFC 5280 §4.1.2.5 has for it, or null. */
 export function timeOf(element: Element | undefined): EpochSeconds | null {
   if (element?.tag !== TAG.utcTime && element?.tag !== TAG.generalizedTime) return null
@@ -83,6 +66,5 @@ export function timeOf(element: Element | undefined): EpochSeconds | null {
   const date = new Date(Date.UTC(year, month, day, hour, minute, second))
   // A day that the calendar lacks comes back as another one; so does a year under 100.
   if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month || date.getUTCDate() !== day) return null
-  const time = epochSeconds(date.getTime() / 1000)
-  return isGeneralized(time) === general ? time : null
+  return year >= GENERALIZED_TIME_YEAR === general ? epochSeconds(date.getTime() / 1000) : null
 }

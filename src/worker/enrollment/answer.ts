@@ -10,7 +10,7 @@ import type { Authority } from '../ca/authority.ts'
 import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import { issueCertificate } from '../ca/issue.ts'
-import { formatOrganizationalUnit, newSerial, validityOf } from '../ca/profile.ts'
+import { newSerial, validityOf } from '../ca/profile.ts'
 import type { Dependencies } from './dependencies.ts'
 
 /** A certificate that is on record, in D1 at enrollment or in the enrollment's object at renewal. */
@@ -44,11 +44,7 @@ export async function answerWith(
   csr: CertificateRequest,
   now: EpochSeconds,
 ): Promise<EnrollAnswer> {
-  const { pem } = await issueCertificate(authority, {
-    ...reserved,
-    organizationalUnit: formatOrganizationalUnit(reserved),
-    spki: csr.spki,
-  })
+  const { pem } = await issueCertificate(authority, { ...reserved, spki: csr.spki })
   return {
     version: 1,
     certificate: pem,

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { createCa, createRunnerKey, createServerCertificate } from '../../../src/cli/ca/create.ts'
+import { sha256Hex } from '../../../src/protocol/digest.ts'
 import {
   epochSeconds,
   type Seconds,
@@ -45,12 +46,16 @@ async function load(caKey: string, caCert: string): Promise<Authority> {
 async function issue(authority: Authority, at = now(), lifetime: Seconds = seconds(900)): Promise<string> {
   const validity = validityOf(authority, at, lifetime)
   if (!validity.ok) throw new Error(validity.error.detail)
+  const { spki } = await createRunnerKey()
   const { pem } = await issueCertificate(authority, {
     serial: newSerial(),
     enrollmentId: uuidv7(toEpochMilliseconds(at)),
-    spki: (await createRunnerKey()).spki,
+    spki,
+    publicKeyHash: await sha256Hex(spki),
+    issuer: authority.issuerKeyId,
     tenant: 'acme',
-    organizationalUnit: 'aws-sts:123456789012',
+    mode: 'aws-sts',
+    source: '123456789012',
     spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
     ...validity.value,
   })

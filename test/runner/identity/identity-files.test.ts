@@ -386,7 +386,7 @@ describe('a provisioned certificate', () => {
   })
 
   test('is renewed where there is a control plane to ask', async () => {
-    plane.issuing.organizationalUnit = 'provisioned:'
+    plane.issuing.mode = 'provisioned'
     plane.enrollmentId = '01a227d6-456c-7e63-afe4-79a0e771d070'
     const folder = write(await provision(30))
     const harness = await boot({ RUNNER_TUNNEL_URL: 'wss://muster.test' }, folder)

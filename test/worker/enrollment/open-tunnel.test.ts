@@ -1,4 +1,5 @@
 // GET /api/tunnel: who may open one, what is said in it, and when it is closed.
+import 'reflect-metadata'
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { ExtendedKeyUsageExtension } from '@peculiar/x509'
 import { beforeEach, describe, expect, test } from 'vitest'

@@ -1,4 +1,5 @@
 // Who may stay in: standing, re-attestation, clones, and the trust domain, decided anew at every renewal.
+import 'reflect-metadata'
 import { env, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
 import { beforeEach, describe, expect, test } from 'vitest'

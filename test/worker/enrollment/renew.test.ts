@@ -1,4 +1,5 @@
 // POST /api/enroll with `mtls-renewal`: who is renewed, until when, and with what.
+import 'reflect-metadata'
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { BasicConstraintsExtension, ExtendedKeyUsageExtension, X509Certificate } from '@peculiar/x509'
 import { beforeEach, describe, expect, test } from 'vitest'

@@ -2,7 +2,7 @@
 import { env, runInDurableObject } from 'cloudflare:test'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import type { Cluster } from '../../../src/trust/compiled.ts'
-import { deriveHmacKey } from '../../../src/worker/ca/derived-key.ts'
+import { deriveHmacKey } from '../../../src/worker/ca/keys.ts'
 import { type KeyDirectory, keyDirectoryOf } from '../../../src/worker/keysets/key-directory.ts'
 import { entryName, SEALING_PURPOSE, unseal } from '../../../src/worker/keysets/snapshot.ts'
 import { type FakeIssuer, makeIssuer } from '../../fakes/issuer.ts'

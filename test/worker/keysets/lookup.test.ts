@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type EpochMilliseconds, epochMilliseconds } from '../../../src/protocol/time.ts'
 import type { Cluster } from '../../../src/trust/compiled.ts'
-import { deriveHmacKey } from '../../../src/worker/ca/derived-key.ts'
+import { deriveHmacKey } from '../../../src/worker/ca/keys.ts'
 import type { DirectoryAnswer } from '../../../src/worker/keysets/directory.ts'
 import { makeKeySets } from '../../../src/worker/keysets/lookup.ts'
 import {

@@ -1,0 +1,107 @@
+// Builds the to-be-signed certificate of a leaf: the part that the CA's key signs (RFC 5280 §4.1.2). Pure.
+
+import type { Bytes } from '../../protocol/base64url.ts'
+import { TAG } from '../../protocol/der.ts'
+import {
+  characterString,
+  element,
+  objectIdentifier,
+  octetString,
+  sequence,
+  set,
+  unsignedInteger,
+} from '../../protocol/der-writer.ts'
+import type { LeafSubject } from '../../protocol/leaf.ts'
+import { OID } from '../../protocol/oids.ts'
+import type { EpochSeconds } from '../../protocol/time.ts'
+import type { IssuingCertificate } from './authority.ts'
+import { formatOrganizationalUnit, type Grant, saysNoRevAvail } from './profile.ts'
+
+/** What is derived of a grant: the octets of its serial and the key identifier of its key. */
+export interface DerivedOctets {
+  readonly serial: Bytes
+  readonly keyIdentifier: Bytes
+}
+
+/**
+ * The DER of the TBSCertificate of a grant that keeps to the profile. `algorithm` is the DER of the
+ * AlgorithmIdentifier of the signature to come.
+ */
+export function buildToBeSigned(
+  { certificate, keyIdentifier: issuerKeyIdentifier }: IssuingCertificate,
+  algorithm: Bytes,
+  grant: Grant,
+  { serial, keyIdentifier }: DerivedOctets,
+): Bytes {
+  const extensions = sequence(
+    BASIC_CONSTRAINTS,
+    KEY_USAGE,
+    EXTENDED_KEY_USAGE,
+    extension(OID.subjectKeyIdentifier, octetString(keyIdentifier)),
+    extension(OID.authorityKeyIdentifier, sequence(element(CONTEXT_0, issuerKeyIdentifier))),
+    extension(OID.subjectAltName, sequence(characterString(URI, grant.spiffeId))),
+    ...(saysNoRevAvail(grant) ? [NO_REV_AVAIL] : []),
+  )
+  return sequence(
+    VERSION_3,
+    unsignedInteger(serial),
+    algorithm,
+    certificate.subject,
+    sequence(encodeTime(grant.notBefore), encodeTime(grant.notAfter)),
+    encodeSubject(grant),
+    grant.spki,
+    element(CONSTRUCTED_CONTEXT_3, extensions),
+  )
+}
+
+const CONTEXT_0 = 0x80
+const CONSTRUCTED_CONTEXT_0 = 0xa0
+const CONSTRUCTED_CONTEXT_3 = 0xa3
+/** The GeneralName choice of a URI (§4.2.1.6). */
+const URI = 0x86
+
+/** Of a critical extension, `critical` holds TRUE; DER leaves out FALSE. */
+const extension = (type: string, value: Bytes, ...critical: Bytes[]): Bytes =>
+  sequence(objectIdentifier(type), ...critical, octetString(value))
+
+const VERSION_3 = element(CONSTRUCTED_CONTEXT_0, unsignedInteger(Uint8Array.of(2)))
+const TRUE = element(TAG.boolean, Uint8Array.of(0xff))
+/** CA:FALSE: both fields are at their defaults, so DER leaves them out. */
+const BASIC_CONSTRAINTS = extension(OID.basicConstraints, sequence(), TRUE)
+/** digitalSignature is the first bit; seven of the octet are unused. */
+const KEY_USAGE = extension(OID.keyUsage, element(TAG.bitString, Uint8Array.of(7, 0x80)), TRUE)
+const EXTENDED_KEY_USAGE = extension(
+  OID.extendedKeyUsage,
+  sequence(objectIdentifier(OID.clientAuth), objectIdentifier(OID.serverAuth)),
+)
+const NO_REV_AVAIL = extension(OID.noRevAvail, element(TAG.null))
+
+/** One attribute an RDN. Tenants, units and enrollment IDs have only characters of a PrintableString. */
+function encodeSubject(subject: LeafSubject): Bytes {
+  const rdn = (type: string, text: string) =>
+    set(sequence(objectIdentifier(type), characterString(TAG.printableString, text)))
+  return sequence(
+    rdn(OID.organization, subject.tenant),
+    rdn(OID.organizationalUnit, formatOrganizationalUnit(subject)),
+    rdn(OID.commonName, subject.enrollmentId),
+  )
+}
+
+/** UTCTime through 2049, GeneralizedTime from 2050 on (§4.1.2.5). */
+function encodeTime(time: EpochSeconds): Bytes {
+  // 2049-12-31T23:59:59.000Z → 20491231235959Z
+  const iso = new Date(time * 1000).toISOString()
+  const digits = [
+    [0, 4],
+    [5, 7],
+    [8, 10],
+    [11, 13],
+    [14, 16],
+    [17, 19],
+  ]
+    .map(([from, to]) => iso.slice(from, to))
+    .join('')
+  return digits >= '2050'
+    ? characterString(TAG.generalizedTime, `${digits}Z`)
+    : characterString(TAG.utcTime, `${digits.slice(2)}Z`)
+}
