@@ -37,9 +37,9 @@ export function buildToBeSigned(
     BASIC_CONSTRAINTS,
     KEY_USAGE,
     EXTENDED_KEY_USAGE,
-    extension(OID.subjectKeyIdentifier, octetString(keyIdentifier)),
-    extension(OID.authorityKeyIdentifier, sequence(element(CONTEXT_0, issuerKeyIdentifier))),
-    extension(OID.subjectAltName, sequence(characterString(URI, grant.spiffeId))),
+    extension(SUBJECT_KEY_IDENTIFIER, octetString(keyIdentifier)),
+    extension(AUTHORITY_KEY_IDENTIFIER, sequence(element(CONTEXT_0, issuerKeyIdentifier))),
+    extension(SUBJECT_ALT_NAME, sequence(characterString(URI, grant.spiffeId))),
     ...(saysNoRevAvail(grant) ? [NO_REV_AVAIL] : []),
   )
   return sequence(
@@ -61,46 +61,43 @@ const CONSTRUCTED_CONTEXT_3 = 0xa3
 const URI = 0x86
 
 /** Of a critical extension, `critical` holds TRUE; DER leaves out FALSE. */
-const extension = (type: string, value: Bytes, ...critical: Bytes[]): Bytes =>
-  sequence(objectIdentifier(type), ...critical, octetString(value))
+const extension = (type: Bytes, value: Bytes, ...critical: Bytes[]): Bytes =>
+  sequence(type, ...critical, octetString(value))
 
 const VERSION_3 = element(CONSTRUCTED_CONTEXT_0, unsignedInteger(Uint8Array.of(2)))
 const TRUE = element(TAG.boolean, Uint8Array.of(0xff))
 /** CA:FALSE: both fields are at their defaults, so DER leaves them out. */
-const BASIC_CONSTRAINTS = extension(OID.basicConstraints, sequence(), TRUE)
+const BASIC_CONSTRAINTS = extension(objectIdentifier(OID.basicConstraints), sequence(), TRUE)
 /** digitalSignature is the first bit; seven of the octet are unused. */
-const KEY_USAGE = extension(OID.keyUsage, element(TAG.bitString, Uint8Array.of(7, 0x80)), TRUE)
+const KEY_USAGE = extension(objectIdentifier(OID.keyUsage), element(TAG.bitString, Uint8Array.of(7, 0x80)), TRUE)
 const EXTENDED_KEY_USAGE = extension(
-  OID.extendedKeyUsage,
+  objectIdentifier(OID.extendedKeyUsage),
   sequence(objectIdentifier(OID.clientAuth), objectIdentifier(OID.serverAuth)),
 )
-const NO_REV_AVAIL = extension(OID.noRevAvail, element(TAG.null))
+const NO_REV_AVAIL = extension(objectIdentifier(OID.noRevAvail), element(TAG.null))
+
+const SUBJECT_KEY_IDENTIFIER = objectIdentifier(OID.subjectKeyIdentifier)
+const AUTHORITY_KEY_IDENTIFIER = objectIdentifier(OID.authorityKeyIdentifier)
+const SUBJECT_ALT_NAME = objectIdentifier(OID.subjectAltName)
+const ORGANIZATION = objectIdentifier(OID.organization)
+const ORGANIZATIONAL_UNIT = objectIdentifier(OID.organizationalUnit)
+const COMMON_NAME = objectIdentifier(OID.commonName)
 
 /** One attribute an RDN. Tenants, units and enrollment IDs have only characters of a PrintableString. */
-function encodeSubject(subject: LeafSubject): Bytes {
-  const rdn = (type: string, text: string) =>
-    set(sequence(objectIdentifier(type), characterString(TAG.printableString, text)))
-  return sequence(
-    rdn(OID.organization, subject.tenant),
-    rdn(OID.organizationalUnit, formatOrganizationalUnit(subject)),
-    rdn(OID.commonName, subject.enrollmentId),
+const encodeSubject = (subject: LeafSubject): Bytes =>
+  sequence(
+    rdn(ORGANIZATION, subject.tenant),
+    rdn(ORGANIZATIONAL_UNIT, formatOrganizationalUnit(subject)),
+    rdn(COMMON_NAME, subject.enrollmentId),
   )
-}
+
+const rdn = (type: Bytes, text: string): Bytes => set(sequence(type, characterString(TAG.printableString, text)))
 
 /** UTCTime through 2049, GeneralizedTime from 2050 on (§4.1.2.5). */
 function encodeTime(time: EpochSeconds): Bytes {
   // 2049-12-31T23:59:59.000Z → 20491231235959Z
-  const iso = new Date(time * 1000).toISOString()
-  const digits = [
-    [0, 4],
-    [5, 7],
-    [8, 10],
-    [11, 13],
-    [14, 16],
-    [17, 19],
-  ]
-    .map(([from, to]) => iso.slice(from, to))
-    .join('')
+  const iso = new Date(time * 1000).toISOString().slice(0, 19)
+  const digits = iso.replaceAll('-', '').replaceAll(':', '').replace('T', '')
   return digits >= '2050'
     ? characterString(TAG.generalizedTime, `${digits}Z`)
     : characterString(TAG.utcTime, `${digits.slice(2)}Z`)

@@ -1,47 +1,16 @@
-// The Connect door as HTTP: the Connect protocol (unary, JSON and binary) by @connectrpc/connect, bounded before it
-// parses anything, and refusals as Connect errors.
+// Serves the Connect door: a request is bounded before the protocol reads it, and refusals are told as Connect errors.
 
-import { Code, ConnectError, createConnectRouter, createContextKey, createContextValues } from '@connectrpc/connect'
-import { type UniversalHandler, universalServerResponseToFetch } from '@connectrpc/connect/protocol'
-import { RunnerService } from '../../protocol/gen/runner/v1/runner_pb.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
 import { type Outcome, problemOf, type Refusal, refuse } from '../../protocol/refusals.ts'
-import { ok } from '../../protocol/result.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import type { Dependencies } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 import { nameRunner } from '../enrollment/name-runner.ts'
 import { readBytes } from './bounds.ts'
+import type { Call, ConnectRefusal } from './connect-protocol.ts'
 import { headersOf } from './render.ts'
-
-/** One request on its way through the handler. */
-interface Call {
-  readonly caller: Caller
-  /** A no that was said before the message was looked at. */
-  readonly refusal: Refusal | null
-  /** What the message asks for → its answer. */
-  readonly answer: (runnerId: string) => Promise<Outcome<string>>
-}
-
-const CALL = createContextKey<Call | null>(null)
-
-const router = createConnectRouter({
-  grpc: false,
-  grpcWeb: false,
-  readMaxBytes: ENROLL_BODY_BYTES,
-  requestGate: ({ values }) => {
-    const { caller, refusal } = callIn(values.get(CALL))
-    if (refusal !== null) throw errorOf(refusal, caller)
-  },
-}).rpc(RunnerService.method.enroll, async ({ runnerId }, { values }) => {
-  const { caller, answer } = callIn(values.get(CALL))
-  const named = await answer(runnerId)
-  if (!named.ok) throw errorOf(named.error, caller)
-  return { runnerId: named.value }
-})
-
-const [handler] = router.handlers as [UniversalHandler]
 
 export async function serveConnect(
   request: Request,
@@ -53,12 +22,11 @@ export async function serveConnect(
   const body = isPlain ? refuse('https_only') : await readBytes(request, ENROLL_BODY_BYTES)
   let reached = false
   if (body.ok) {
-    const response = await handle(request, body.value, {
-      caller,
+    const response = await respondTo(request, caller, body.value, {
       refusal: null,
-      answer: (runnerId) => {
+      answer: async (runnerId) => {
         reached = true
-        return nameRunner(deps, caller, authorization, ok(runnerId))
+        return told(await nameRunner(deps, caller, authorization, ok(runnerId)), caller)
       },
     })
     if (reached) return response
@@ -68,69 +36,54 @@ export async function serveConnect(
       return response
     }
   }
-  const told = await nameRunner(deps, caller, authorization, body.ok ? refuse('body_malformed') : body)
-  const refusal = told.ok ? null : told.error
-  return handle(request, new Uint8Array(0), { caller, refusal, answer: async () => told })
+  const refused = await nameRunner(deps, caller, authorization, body.ok ? refuse('body_malformed') : body)
+  const outcome = told(refused, caller)
+  const refusal = outcome.ok ? null : outcome.error
+  return respondTo(request, caller, new Uint8Array(0), { refusal, answer: async () => outcome })
 }
 
-async function handle(request: Request, body: Uint8Array, call: Call): Promise<Response> {
-  const answered = await handler({
-    httpVersion: '',
-    method: request.method,
-    url: request.url,
-    header: request.headers,
-    body: once(body),
-    signal: request.signal,
-    contextValues: createContextValues().set(CALL, call),
-  })
-  const response = universalServerResponseToFetch(answered)
-  for (const [name, value] of Object.entries(headersOf(call.caller))) response.headers.set(name, value)
+async function respondTo(request: Request, caller: Caller, body: Uint8Array, call: Call): Promise<Response> {
+  const { respond } = await import('./connect-protocol.ts')
+  const response = await respond(request, body, call)
+  for (const [name, value] of Object.entries(headersOf(caller))) response.headers.set(name, value)
   return response
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield bytes
-}
-
-function callIn(call: Call | null): Call {
-  if (call === null) throw new Error('a request without a call')
-  return call
-}
-
-function errorOf(refusal: Refusal, caller: Caller): ConnectError {
-  const { problem, retryAfter } = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
+function told(outcome: Outcome<string>, caller: Caller): Result<string, ConnectRefusal> {
+  if (outcome.ok) return outcome
+  const { problem, retryAfter } = problemOf(outcome.error, caller.requestId, toEpochSeconds(caller.at))
   // Told to whoever proved another ID, so it gives nothing away.
-  const detail =
-    refusal.reason === 'runner_id_mismatch' ? 'runner_id is not the one that the token proves' : problem.detail
-  return new ConnectError(detail, codeOf(refusal), retryAfter === null ? {} : { 'retry-after': String(retryAfter) })
+  const message =
+    outcome.error.reason === 'runner_id_mismatch' ? 'runner_id is not the one that the token proves' : problem.detail
+  return err({ code: codeOf(outcome.error), message, retryAfter })
 }
 
 /** A failed proof is told from everything else, and no failed proof from another. */
-function codeOf({ reason }: Refusal): Code {
-  if (reason === 'runner_id_mismatch') return Code.PermissionDenied
+function codeOf({ reason }: Refusal): ConnectRefusal['code'] {
+  if (reason === 'runner_id_mismatch') return 'PermissionDenied'
   const { code } = REASONS[reason]
   switch (code) {
     case 'attestation_invalid':
     case 'renewal_window_passed':
     case 'reattestation_required':
-      return Code.Unauthenticated
+      return 'Unauthenticated'
     case 'banned':
-      return Code.PermissionDenied
+      return 'PermissionDenied'
     case 'rate_limited':
-      return Code.ResourceExhausted
+      return 'ResourceExhausted'
     case 'keys_unavailable':
     case 'upstream_unavailable':
     case 'not_configured':
-      return Code.Unavailable
+      return 'Unavailable'
     case 'request_malformed':
     case 'request_too_large':
     case 'media_type_unsupported':
     case 'csr_invalid':
     case 'nonce_mismatch':
-      return Code.InvalidArgument
+      return 'InvalidArgument'
     case 'not_found':
-      return Code.NotFound
+      return 'NotFound'
     case 'internal':
-      return Code.Internal
+      return 'Internal'
   }
 }
