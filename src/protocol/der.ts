@@ -1,5 +1,5 @@
-// A small strict reader of DER (X.690): definite minimal lengths, bounded depth and count, no trailing bytes. Pure.
-// It tells "well formed" from "not", with no reason why: nothing in a caller's bytes is worth quoting back.
+// Reads DER (X.690) strictly: definite minimal lengths, bounded depth and count, no trailing bytes. Pure.
+// It says whether bytes are well formed and not why they are not: nothing in a caller's bytes is worth quoting back.
 
 import type { Bytes } from './base64url.ts'
 

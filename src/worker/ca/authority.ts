@@ -52,7 +52,7 @@ export const DEVELOPMENT_MARK = 'Muster development only'
 /** Issuing certificate, root, and up to eight between them or beside them. */
 const MAX_CERTIFICATES = 10
 
-/** Reads the CA; `ca_not_configured` with a detail that names the secret and what is wrong with it. Judges no time. */
+/** Reads the CA; `ca_not_configured` with a detail that names the secret and what is wrong with it. No time is judged. */
 export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<Authority>> {
   if (!secrets.caKey?.trim()) return misconfigured('CA_KEY is missing')
   if (!secrets.caCert?.trim()) return misconfigured('CA_CERT is missing')

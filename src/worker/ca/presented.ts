@@ -24,8 +24,8 @@ export interface Presented {
 }
 
 /**
- * Proves a presented leaf: signed by the key of an accepted issuing certificate, of an accepted trust domain, for the
- * use of a runner. Who it names is true then; whether it is in time is asked of the windows below.
+ * Verifies a presented leaf: signed by the key of an accepted issuing certificate, of an accepted trust domain, with
+ * the usages of a runner. What it says is true then; its times are judged by the two functions below.
  */
 export async function verifyPresented(
   authority: Authority,

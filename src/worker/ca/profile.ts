@@ -67,7 +67,7 @@ function isSource(mode: ProvenMode, source: string): boolean {
 export const saysNoRevAvail = ({ notBefore, notAfter }: Validity): boolean =>
   between(addSeconds(notBefore, NOT_BEFORE_BACKDATE), notAfter) <= NO_REVOCATION_LIFETIME
 
-/** Whether a grant keeps to the profile. One that doesn't is a bug of whoever decided it. */
+/** Whether a grant keeps to the profile. One that does not is a bug of the caller. */
 export function isGrant(grant: Grant): boolean {
   const id = parseSpiffeId(grant.spiffeId)
   return (

@@ -15,7 +15,7 @@ export interface Subject extends LeafSubject {
   readonly trustDomain: string
 }
 
-/** Who a leaf of ours names, or null where it keeps not to the profile or to the rules of X509-SVID. */
+/** Whom a leaf of ours names, or null where it breaks the profile or a rule of X509-SVID. */
 export function subjectOf(certificate: Certificate): Subject | null {
   const { subjectAttributes, extensions } = certificate
   const { basicConstraints, keyUsage, extendedKeyUsage, subjectAltName, unknownCritical } = extensions
