@@ -15,8 +15,6 @@ import { textOf } from './text.ts'
 export interface CertificateRequest {
   /** SubjectPublicKeyInfo, 91 octets, byte for byte as in the request. */
   readonly spki: Bytes
-  /** The uncompressed point, 65 octets. */
-  readonly point: Bytes
   /** SHA-256 of `spki`, in hexadecimal. */
   readonly publicKeyHash: string
   /** The one value of `challengePassword`. */
@@ -67,7 +65,7 @@ export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>>
   if (!(await verifyP256(key, raw, info.bytes))) return invalid('the request is not signed by its own key')
 
   const spki = publicKey.bytes.slice()
-  return ok({ spki, point: point.slice(), publicKeyHash: await sha256Hex(spki), challenge: challenge.value })
+  return ok({ spki, publicKeyHash: await sha256Hex(spki), challenge: challenge.value })
 }
 
 const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${detail}` })
