@@ -254,6 +254,61 @@ test('the inspection of what the CA made shares no code with what made it', () =
     expect(reached).not.toContain(maker)
 })
 
+/** The files of `src` that a file takes values from; what is imported as types alone is not there at run time. */
+const valuesTakenBy = ({ path, text }: SourceFile): string[] =>
+  [...text.matchAll(/^(?:import|\} from|export .* from)\b(?! type\b).*?'(\.[^']+)'/gm)]
+    .map((m) => relative(SRC, resolve(SRC, dirname(path), m[1] as string)))
+    .filter((taken) => !isTypesOnly(text, taken))
+
+const isTypesOnly = (text: string, taken: string): boolean =>
+  new RegExp(`import type \\{[^}]*\\} from '[^']*${taken.split('/').at(-1)}'`).test(text)
+
+function reachedFrom(entry: string): Set<string> {
+  const reached = new Set<string>()
+  const open = [entry]
+  for (let path = open.pop(); path !== undefined; path = open.pop()) {
+    if (reached.has(path)) continue
+    reached.add(path)
+    const file = files.find((one) => one.path === path)
+    if (file !== undefined) open.push(...valuesTakenBy(file))
+  }
+  return reached
+}
+
+test('the Worker takes nothing of the compiler of the trust file along', () => {
+  const taken = [...reachedFrom('worker/index.ts')].filter((path) => path.startsWith('trust/')).toSorted()
+  expect(taken).toEqual([
+    'trust/bans.ts',
+    'trust/compiled.ts',
+    'trust/decide.ts',
+    'trust/grammar.ts',
+    ...MODE_FILES.map((name) => `trust/modes/${name}.ts`),
+    'trust/reauthorize.ts',
+  ])
+})
+
+const MODE_FILES = ['aws-sts', 'bootstrap-token', 'kubernetes', 'mode', 'provisioned', 'registry', 'runner-token']
+
+/** Where one mode is named, and why: a new mode is named in as many places (docs/contributing.md). */
+const NAMING_AWS = {
+  'protocol/modes.ts': 'its row',
+  'trust/modes/aws-sts.ts': 'what the trust file says of it',
+  'trust/modes/registry.ts': 'line of the registry',
+  'trust/file.ts': 'its fields',
+  'trust/compile.ts': 'its mappings',
+  'worker/attestors/aws-sts.ts': 'its attestor',
+  'worker/attestors/registry.ts': 'line of the registry',
+  'worker/attestors/aws/arn.ts': 'the claims that the attestor gives',
+  'runner/evidence/aws.ts': 'its evidence',
+  'runner/evidence/evidence.ts': 'when that is gathered',
+  'runner/command.ts': 'help',
+}
+
+test('a mode is named in its row, its files and the registries alone', () => {
+  const naming = files.filter(({ text }) => text.includes('aws-sts')).map(({ path }) => path)
+  expect(naming.toSorted()).toEqual(Object.keys(NAMING_AWS).toSorted())
+})
+
 test('the deployed Worker is not the one that development uses', () => {
   const configuration = readFileSync(join(ROOT, 'wrangler.toml'), 'utf8')
   expect(configuration).toMatch(/^main = "src\/worker\/index\.ts"$/m)

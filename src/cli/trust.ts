@@ -5,8 +5,9 @@ import { dirname, join } from 'node:path'
 import { writeAtomically } from '../node/atomic-file.ts'
 import { quote } from '../protocol/labels.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
-import type { Compilation } from '../trust/compile.ts'
-import { TRUST_SCHEMA } from '../trust/schema.ts'
+import type { Mistake } from '../trust/document.ts'
+import { TRUST_FILE } from '../trust/file.ts'
+import { schemaDocument } from '../trust/json-schema.ts'
 import { command, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
 import { compileTrustFile, mistakeLines } from './operator/trust-file.ts'
@@ -31,7 +32,7 @@ export function trustCommand() {
   )
   trust.addCommand(
     command('schema', 'print the JSON Schema of the trust file, for editors').action(() => {
-      process.stdout.write(`${JSON.stringify(TRUST_SCHEMA, null, 2)}\n`)
+      process.stdout.write(`${JSON.stringify(schemaDocument(TRUST_FILE), null, 2)}\n`)
     }),
   )
   return trust
@@ -39,12 +40,12 @@ export function trustCommand() {
 
 async function check(options: SharedOptions): Promise<void> {
   const compilation = await compileTrustFile(options.trust, options.remote === true)
-  if (!compilation.ok) return refuse(options, compilation)
-  const { trust, notes } = compilation
+  if (!compilation.ok) return refuse(options, compilation.error)
+  const { trust, notes } = compilation.value
   const reserved = trust.clusters.length === 0 ? null : await reservedRunnerId(options)
   if (reserved !== null) {
     const message = `the runner token of ${quote(reserved)} is live, but with clusters "/" is theirs: muster token revoke it`
-    return refuse(options, { ok: false, mistakes: [{ line: 1, column: 1, message }] })
+    return refuse(options, [{ line: 1, column: 1, message }])
   }
   print(options, { ok: true, file: options.trust, mistakes: [], notes, hash: trust.hash }, () =>
     [
@@ -69,7 +70,7 @@ async function reservedRunnerId(options: SharedOptions): Promise<string | null> 
 const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 /** Exit 1 with every mistake: on stderr a line each, on stdout as JSON where that is asked for. */
-function refuse(options: SharedOptions, { mistakes }: Compilation & { readonly ok: false }): void {
+function refuse(options: SharedOptions, mistakes: readonly Mistake[]): void {
   process.stderr.write(`${mistakeLines(options.trust, mistakes).join('\n')}\n`)
   process.exitCode = 1
   if (!options.json) return
@@ -85,13 +86,14 @@ async function build(options: SharedOptions): Promise<void> {
   })
   if (!compilation.ok) {
     withdraw()
-    return refuse(options, compilation)
+    return refuse(options, compilation.error)
   }
+  const { trust } = compilation.value
   makeFolder(dirname(COMPILED))
-  writeAtomically(COMPILED, JSON.stringify(compilation.trust), 0o644)
+  writeAtomically(COMPILED, JSON.stringify(trust), 0o644)
   print(
     options,
-    { ok: true, file: COMPILED, hash: compilation.trust.hash },
-    () => `${options.trust} → ${COMPILED} (hash ${compilation.trust.hash.slice(0, 12)})`,
+    { ok: true, file: COMPILED, hash: trust.hash },
+    () => `${options.trust} → ${COMPILED} (hash ${trust.hash.slice(0, 12)})`,
   )
 }

@@ -30,7 +30,7 @@ export interface Refusal {
   /** What is wrong with the caller's request: told for the 4xx codes about form, never for a failed attestation. */
   readonly detail?: string
   readonly retryAfter?: Seconds
-  /** Only for an `aws-sts` region outside the allowlist. */
+  /** Only for a region outside the allowlist of the trust file. */
   readonly acceptedRegions?: readonly string[]
   /** What the caller said of itself and did not prove. */
   readonly claimed?: Labels

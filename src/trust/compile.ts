@@ -1,124 +1,118 @@
-// The trust file, compiled: text in, either every mistake in it or what the Worker uses.
+// The trust file, compiled: bytes in, either every mistake in it or what the Worker uses.
 
 import { quote } from '../protocol/labels.ts'
-import { isTenantSlug, isTrustDomain } from '../protocol/spiffe-id.ts'
-import { hours, minutes } from '../protocol/time.ts'
-import { readClusters, readDuration } from './clusters.ts'
-import { type CertificatePolicy, type CompiledTrust, hashOf } from './compiled.ts'
-import { type Field, type Mistake, openDocument, type Reader } from './document.ts'
-import { isAwsRegion, REGION } from './grammar.ts'
-import type { ReadFile } from './key-source.ts'
-import { nameOfAws, readTenants, SLUG } from './tenants.ts'
+import { err, ok, type Result } from '../protocol/result.ts'
+import { Claimed } from './claimed.ts'
+import { compileClusters } from './clusters.ts'
+import { type CompiledTrust, hashOf } from './compiled.ts'
+import type { FieldsOf, Given, ValueOf } from './declaration.ts'
+import { type Field, type Mistake, openDocument } from './document.ts'
+import { type TENANTS, TRUST_FILE } from './file.ts'
+import { awsNotes, compileAwsMappings } from './modes/aws-sts.ts'
+import { compileKubernetesMappings, kubernetesNotes } from './modes/kubernetes.ts'
+import { Reader, type ReadFile, valuesOf } from './reader.ts'
 
-export type Compilation =
-  | { readonly ok: true; readonly trust: CompiledTrust; readonly notes: readonly string[] }
-  | { readonly ok: false; readonly mistakes: readonly Mistake[] }
+export interface Compiled {
+  readonly trust: CompiledTrust
+  /** What is right but worth seeing, a sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** The error: every mistake, in the order of the file. */
+export type Compilation = Result<Compiled, readonly Mistake[]>
 
 export interface CompileOptions {
   readonly readFile: ReadFile
   /** Whether it is for the deployed Worker, which honours no `caFile` by itself. */
-  readonly deployed?: boolean
+  readonly deployed: boolean
 }
-
-const DEFAULT_REGIONS = ['us-east-1', 'us-west-2', 'sa-east-1']
 
 export async function compileTrust(bytes: Uint8Array, options: CompileOptions): Promise<Compilation> {
-  const { reader, root } = openDocument(bytes)
-  const draft = root === null ? null : read(reader, root, options)
-  if (draft === null || reader.mistakes.length > 0) {
-    return { ok: false, mistakes: [...reader.mistakes].sort((a, b) => a.line - b.line || a.column - b.column) }
-  }
-  return { ok: true, trust: { ...draft, hash: await hashOf(draft) }, notes: notesOn(draft) }
+  const { document, root } = openDocument(bytes)
+  const content = root === null ? null : compile(new Reader(document, options.readFile), root, options.deployed)
+  if (content === null || document.mistakes.length > 0)
+    return err([...document.mistakes].sort((a, b) => a.line - b.line || a.column - b.column))
+  const trust = { ...content, hash: await hashOf(content) }
+  return ok({ trust, notes: [...awsNotes(trust), ...kubernetesNotes(trust)] })
 }
 
-function read(reader: Reader, root: Field, options: CompileOptions): Omit<CompiledTrust, 'hash'> | null {
-  const fields = reader.fields('file', root)
-  if (fields === null) return null
-  const trustDomain = fields.trustDomain ? readTrustDomain(reader, fields.trustDomain) : 'rootpilot'
-  const alsoTrust = readAlsoTrust(reader, fields.alsoTrust, trustDomain)
-  const certificate = readCertificatePolicy(reader, fields.certificate)
-  const regions = readRegions(reader, fields.aws)
-  const bootstrapTenant = fields.bootstrapTenant
-    ? reader.checked(fields.bootstrapTenant, isTenantSlug, SLUG)
-    : 'default'
-  const entries = readClusters(reader, fields.clusters, {
-    readFile: options.readFile,
-    deployed: options.deployed ?? false,
-    trustDomains: [trustDomain ?? '', ...alsoTrust],
-  })
-  const mappings = readTenants(reader, fields.tenants, entries, bootstrapTenant)
-  if (trustDomain === null || bootstrapTenant === null) return null
+type FileFields = FieldsOf<typeof TRUST_FILE.fields>
+
+/** Null where a mistake leaves nothing to compile; with any mistake what comes out is of no use. */
+function compile(reader: Reader, root: Field, deployed: boolean): Omit<CompiledTrust, 'hash'> | null {
+  const file = reader.read(TRUST_FILE, root).value
+  if (file === null) return null
+  const trustDomain = file.trustDomain.value
+  const bootstrapTenant = file.bootstrapTenant.value
+  const alsoTrust = compileAlsoTrust(reader, file)
+  const clusters = compileClusters(reader, file.clusters, { deployed, trustDomains: [trustDomain ?? '', ...alsoTrust] })
+  const tenants = compileTenants(reader, file.tenants)
+  const mappingsOf = <M extends 'aws' | 'kubernetes'>(mode: M) =>
+    tenants.map(({ tenant, fields }) => ({ tenant, mappings: fields[mode] }))
+  const claimed = new Claimed(reader)
+  const awsMappings = compileAwsMappings(claimed, mappingsOf('aws'))
+  const kubernetesMappings = compileKubernetesMappings(
+    reader,
+    claimed,
+    clusters,
+    bootstrapTenant,
+    mappingsOf('kubernetes'),
+  )
+  const certificate = compileCertificate(file)
+  if (trustDomain === null || bootstrapTenant === null || certificate === null) return null
   return {
     version: 1,
     trustDomain,
     alsoTrust,
     certificate,
-    aws: { regions },
-    clusters: entries.map(({ cluster }) => cluster).filter((cluster) => cluster !== null),
+    aws: { regions: [...new Set(valuesOf(file.aws.value?.regions))] },
+    clusters: clusters.map(({ cluster }) => cluster).filter((cluster) => cluster !== null),
     bootstrapTenant,
-    tenants: mappings.tenants,
-    awsMappings: mappings.aws,
-    kubernetesMappings: mappings.kubernetes,
+    tenants: [
+      ...new Set([...tenants.map(({ tenant }) => tenant).filter((tenant) => tenant !== null), bootstrapTenant]),
+    ],
+    awsMappings,
+    kubernetesMappings,
   }
 }
 
-const readTrustDomain = (reader: Reader, field: Field): string | null =>
-  reader.checked(field, isTrustDomain, 'a SPIFFE trust domain: a-z 0-9 . - _ only, no spiffe://')
-
-function readAlsoTrust(reader: Reader, field: Field | undefined, trustDomain: string | null): string[] {
+function compileAlsoTrust(reader: Reader, { trustDomain, alsoTrust }: FileFields): string[] {
   const domains: string[] = []
-  for (const entry of (field && reader.list(field)) ?? []) {
-    const domain = readTrustDomain(reader, entry)
+  for (const entry of alsoTrust.value ?? []) {
+    const { path, value: domain } = entry
     if (domain === null) continue
-    if (domain === trustDomain || domains.includes(domain))
-      reader.fault(entry, `${entry.path} ${quote(domain)} stands twice`)
+    if (domain === trustDomain.value || domains.includes(domain))
+      reader.fault(entry, `${path} ${quote(domain)} stands twice`)
     domains.push(domain)
   }
   return domains
 }
 
-function readCertificatePolicy(reader: Reader, field: Field | undefined): CertificatePolicy {
-  const fields = field && reader.fields('certificate', field)
-  const lifetime = fields?.lifetime && readDuration(reader, fields.lifetime, minutes(5), hours(24))
-  const onClone =
-    fields?.onClone &&
-    reader.checked(fields.onClone, (text) => text === 'end' || text === 'refuse', '`end` or `refuse`')
-  return {
-    lifetime: lifetime ?? minutes(15),
-    reattest: fields?.reattest ? readReattest(reader, fields.reattest) : hours(24),
-    onClone: onClone === 'refuse' ? 'refuse' : 'end',
-  }
+function compileCertificate({ certificate }: FileFields): CompiledTrust['certificate'] | null {
+  const { lifetime, reattest, onClone } = certificate.value ?? {}
+  return lifetime?.value && reattest?.value && onClone?.value
+    ? {
+        lifetime: lifetime.value,
+        reattest: reattest.value === 'off' ? null : reattest.value,
+        onClone: onClone.value,
+      }
+    : null
 }
 
-function readReattest(reader: Reader, field: Field) {
-  const { node } = field
-  if (node !== null && 'value' in node && node.value === 'off' && reader.text(field) !== null) return null
-  return readDuration(reader, field, hours(1), hours(720), '`off`, or ')
+interface Tenant {
+  /** Null: its slug is a mistake. */
+  readonly tenant: string | null
+  readonly fields: ValueOf<(typeof TENANTS)['of']>
 }
 
-function readRegions(reader: Reader, aws: Field | undefined): readonly string[] {
-  const field = aws && reader.fields('aws', aws)?.regions
-  if (!field) return DEFAULT_REGIONS
-  const regions = (reader.list(field) ?? []).map((entry) => reader.checked(entry, isAwsRegion, REGION))
-  return [...new Set(regions.filter((region) => region !== null))]
-}
-
-/** What is right but worth seeing. */
-function notesOn({ awsMappings, kubernetesMappings, clusters }: Omit<CompiledTrust, 'hash'>): string[] {
-  const narrower = awsMappings.flatMap((whole) =>
-    whole.principal !== null
-      ? []
-      : awsMappings
-          .filter((m) => m.account === whole.account && m.principal !== null && m.tenant !== whole.tenant)
-          .map((m) => `${nameOfAws(m)} goes to tenant ${m.tenant}, the rest of the account to ${whole.tenant}`),
-  )
-  const unnamed = clusters
-    .filter(({ name }) => !kubernetesMappings.some(({ cluster }) => cluster === name))
-    .map(({ name }) => `cluster ${name}: no mapping names it, so nobody from it can enroll`)
-  const local = clusters
-    .filter(({ ca, binding, keys }) => ca !== null && binding === null && keys.from !== 'file')
-    .map(
-      ({ name }) => `cluster ${name}: only \`muster dev\` honours its caFile; deployed, it needs binding or jwksFile`,
-    )
-  return [...narrower, ...unnamed, ...local]
+function compileTenants(reader: Reader, list: Given<ValueOf<typeof TENANTS>>): Tenant[] {
+  const taken = new Map<string, string>()
+  return (list.value ?? []).flatMap(({ path, value: fields }) => {
+    if (fields === null) return []
+    const tenant = fields.slug.value
+    const same = tenant === null ? undefined : taken.get(tenant)
+    if (same !== undefined) reader.fault(fields.slug, `${path} has the slug ${quote(tenant ?? '')} of ${same}`)
+    if (tenant !== null) taken.set(tenant, path)
+    return [{ tenant, fields }]
+  })
 }

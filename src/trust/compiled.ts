@@ -2,24 +2,19 @@
 
 import { utf8 } from '../protocol/base64url.ts'
 import { sha256Hex } from '../protocol/digest.ts'
-import type { KubernetesMode } from '../protocol/modes.ts'
-import type { JsonObject } from '../protocol/strict-json.ts'
 import type { Seconds } from '../protocol/time.ts'
+import type { ModeTrust } from './modes/registry.ts'
 
-export interface CompiledTrust {
+export interface CompiledTrust extends ModeTrust {
   readonly version: 1
   /** SHA-256 in hex of the rest of this object as JSON: names the trust file that is live. */
   readonly hash: string
   readonly trustDomain: string
   readonly alsoTrust: readonly string[]
   readonly certificate: CertificatePolicy
-  readonly aws: { readonly regions: readonly string[] }
-  readonly clusters: readonly Cluster[]
   readonly bootstrapTenant: string
   /** Every tenant there is, the bootstrap tenant among them. */
   readonly tenants: readonly string[]
-  readonly awsMappings: readonly AwsMapping[]
-  readonly kubernetesMappings: readonly KubernetesMapping[]
 }
 
 export interface CertificatePolicy {
@@ -27,42 +22,6 @@ export interface CertificatePolicy {
   /** Null: off. */
   readonly reattest: Seconds | null
   readonly onClone: 'end' | 'refuse'
-}
-
-export interface Cluster {
-  readonly name: string
-  readonly mode: KubernetesMode
-  readonly issuer: string
-  readonly audiences: readonly string[]
-  readonly maxTokenLifetime: Seconds
-  readonly keys: KeySource
-  /** PEM of the private CA, the content of `caFile`. */
-  readonly ca: string | null
-  /** Name of the Workers VPC service binding. */
-  readonly binding: string | null
-  readonly nodeOptional: boolean
-  readonly denyNodes: readonly string[]
-}
-
-export type KeySource =
-  | { readonly from: 'discovery' }
-  | { readonly from: 'uri'; readonly uri: string }
-  /** The content of `jwksFile`, as bundled. */
-  | { readonly from: 'file'; readonly jwks: JsonObject }
-
-export interface AwsMapping {
-  readonly tenant: string
-  readonly account: string
-  /** Null: the whole account. */
-  readonly principal: { readonly kind: 'role' | 'user'; readonly name: string } | null
-}
-
-/** Shorthands (`project`) and Cluster's shape are expanded: one row for each cluster and ServiceAccount. */
-export interface KubernetesMapping {
-  readonly tenant: string
-  readonly cluster: string
-  readonly namespace: string
-  readonly serviceAccount: string
 }
 
 /** Names the content: SHA-256 in hex of the JSON. */

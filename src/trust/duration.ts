@@ -26,14 +26,9 @@ export function parseDuration(text: string): Seconds | null {
   return text !== '' && rest === '' ? seconds(total) : null
 }
 
-/** The shortest text of a duration. */
-export function formatDuration(duration: Seconds): string {
-  let rest: number = duration
-  let text = ''
-  for (const [unit, size] of UNITS) {
-    const count = Math.floor(rest / size)
-    if (count > 0) text += `${count}${unit}`
-    rest -= count * size
-  }
-  return text === '' ? '0s' : text
+/** The duration that a declaration of ours or a default writes. Throws for what is none: that is a bug. */
+export function durationOf(text: string): Seconds {
+  const duration = parseDuration(text)
+  if (duration === null) throw new Error(`${text} is no duration`)
+  return duration
 }

@@ -1,13 +1,15 @@
 // What single values of the trust file may be. Exact grammars, no patterns of the operator's own. Pure.
 
 import { everyCharacter, isDigit, isLetterOrDigit, isLowerOrDigit } from '../protocol/characters.ts'
+import { isTenantSlug, isTrustDomain } from '../protocol/spiffe-id.ts'
+import type { Grammar } from './declaration.ts'
 
 /** `[a-z0-9-]{1,40}`: the first segment of a runner ID. */
 export const isClusterName = (text: string): boolean =>
   text.length >= 1 && text.length <= 40 && everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-')
 
 /** RFC 1123 label, as Kubernetes names namespaces. */
-export const isLabelName = (text: string): boolean =>
+const isLabelName = (text: string): boolean =>
   text.length >= 1 &&
   text.length <= 63 &&
   everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-') &&
@@ -37,8 +39,6 @@ export const isIamName = (text: string): boolean =>
 
 /** Areas of the commercial partition. Others (`us-gov-`, `cn-`, `us-iso`, `eusc-`) have other endpoints and ARNs. */
 const AREAS = ['af', 'ap', 'ca', 'eu', 'il', 'me', 'mx', 'sa', 'us']
-/** What a region must be, for a message. */
-export const REGION = 'a region of the commercial partition, as us-east-1 (GovCloud, China and the like are others)'
 const DIRECTIONS = ['north', 'south', 'east', 'west', 'central', 'northeast', 'northwest', 'southeast', 'southwest']
 
 /** The form of a region of the commercial partition: `<area>-<direction>-<digit>`. */
@@ -55,28 +55,25 @@ export function isAwsRegion(text: string): boolean {
 }
 
 /** What EKS puts at the end of its issuers. */
-export const isEksId = (text: string): boolean =>
+const isEksId = (text: string): boolean =>
   text.length >= 1 && text.length <= 64 && everyCharacter(text, (c) => isLetterOrDigit(c))
 
-/** Locations and cluster names of Google Cloud. */
-export const isGoogleName = isLabelName
-
 /** A project ID; old ones of a company carry its domain in front (`example.com:project`). */
-export function isGoogleProject(text: string): boolean {
+function isGoogleProject(text: string): boolean {
   const [first = '', second, ...rest] = text.split(':')
   return rest.length === 0 && (second === undefined ? isLabelName(first) : isSubdomain(first) && isLabelName(second))
 }
 
 /** An audience is compared byte for byte; only what could not be seen in a file is refused. */
-export const isAudience = (text: string): boolean =>
+const isAudience = (text: string): boolean =>
   text.length >= 1 && text.length <= 255 && everyCharacter(text, (c) => c > ' ' && c <= '~')
 
 /** A name of a binding in wrangler.toml. */
-export const isBindingName = (text: string): boolean =>
+const isBindingName = (text: string): boolean =>
   text.length <= 64 && everyCharacter(text, (c) => isLetterOrDigit(c) || c === '_') && !isDigit(text[0] ?? '0')
 
 /** Why `text` cannot be an address to fetch keys from, or null. Its bytes are kept as they are. */
-export function httpsFault(text: string): string | null {
+function httpsFault(text: string): string | null {
   if (!text.startsWith('https://')) return 'must begin with https://'
   if (!everyCharacter(text, (c) => c > ' ' && c <= '~' && !'"\'<>\\^`{|}'.includes(c)))
     return 'holds a character that no URL has'
@@ -105,3 +102,116 @@ export function isPrivateAddress(text: string): boolean {
 
 const authorityOf = (url: string): string => url.slice('https://'.length).split('/', 1)[0] ?? ''
 const pathOf = (url: string): string => url.slice('https://'.length + authorityOf(url).length)
+
+// What the fields of the trust file hold, in words and for editors. Plain data: a Worker that decides has none of it.
+
+export const SLUG = {
+  what: '1 to 63 of a-z 0-9 -',
+  allowed: isTenantSlug,
+  schema: { pattern: '^[a-z0-9-]{1,63}$' },
+} satisfies Grammar
+
+export const TRUST_DOMAIN = {
+  what: 'a SPIFFE trust domain: a-z 0-9 . - _ only, no spiffe://',
+  allowed: isTrustDomain,
+  schema: { pattern: '^[a-z0-9._-]{1,255}$' },
+} satisfies Grammar
+
+export const CLUSTER_NAME = {
+  what: '1 to 40 of a-z 0-9 -',
+  allowed: isClusterName,
+  schema: { pattern: '^[a-z0-9-]{1,40}$' },
+} satisfies Grammar
+
+/** A name that something else in the file has; whether it has is looked up. */
+export const NAME_IN_FILE = { what: 'a name', allowed: () => true, schema: {} } satisfies Grammar
+
+export const NAMESPACE = {
+  what: 'the exact name of a namespace (RFC 1123 label); there are no patterns',
+  allowed: isLabelName,
+  schema: { maxLength: 63 },
+} satisfies Grammar
+
+export const WORKLOAD_NAME = {
+  what: 'the exact name of a ServiceAccount (RFC 1123 subdomain); there are no patterns',
+  allowed: isSubdomain,
+  schema: { maxLength: 253 },
+} satisfies Grammar
+
+export const NODE = {
+  what: 'the name of a node (RFC 1123 subdomain)',
+  allowed: isSubdomain,
+  schema: { maxLength: 253 },
+} satisfies Grammar
+
+export const AWS_ACCOUNT = {
+  what: '12 digits in quotes',
+  allowed: isAwsAccount,
+  schema: { pattern: '^[0-9]{12}$' },
+} satisfies Grammar
+
+export const IAM_ROLE = {
+  what: 'a bare role name of at most 64 characters: no path (AWS does not prove it), no ARN, no pattern',
+  allowed: isIamName,
+  schema: { maxLength: 64 },
+} satisfies Grammar
+export const IAM_USER = {
+  what: 'a bare user name of at most 64 characters: no path (AWS does not prove it), no ARN, no pattern',
+  allowed: isIamName,
+  schema: { maxLength: 64 },
+} satisfies Grammar
+
+export const AWS_REGION = {
+  what: 'a region of the commercial partition, as us-east-1 (GovCloud, China and the like are others)',
+  allowed: isAwsRegion,
+  schema: { pattern: '^[a-z]{2}-[a-z]+-[1-9]$' },
+} satisfies Grammar
+
+export const EKS_ID = {
+  what: 'the id at the end of the cluster’s issuer',
+  allowed: isEksId,
+  schema: {},
+} satisfies Grammar
+
+export const GOOGLE_PROJECT = {
+  what: 'a Google Cloud project ID',
+  allowed: isGoogleProject,
+  schema: {},
+} satisfies Grammar
+
+export const GOOGLE_LOCATION = {
+  what: 'a region or zone of Google Cloud',
+  allowed: isLabelName,
+  schema: {},
+} satisfies Grammar
+
+export const GKE_CLUSTER = { what: 'the name of a GKE cluster', allowed: isLabelName, schema: {} } satisfies Grammar
+
+export const AUDIENCE = {
+  what: '1 to 255 printable ASCII characters without spaces',
+  allowed: isAudience,
+  schema: { maxLength: 255 },
+} satisfies Grammar
+
+export const BINDING = {
+  what: 'the name of a binding in wrangler.toml',
+  allowed: isBindingName,
+  schema: {},
+} satisfies Grammar
+
+export const HTTPS_ADDRESS = {
+  what: 'an https address',
+  allowed: (text: string) => httpsFault(text) === null,
+  fault: httpsFault,
+  schema: { pattern: '^https://' },
+} satisfies Grammar
+
+const issuerFault = (text: string): string | null =>
+  text.includes('/.well-known') ? 'is a discovery document: leave out /.well-known and what follows' : httpsFault(text)
+
+export const ISSUER = {
+  what: 'the https address that is `iss` of its tokens',
+  allowed: (text: string) => issuerFault(text) === null,
+  fault: issuerFault,
+  schema: { pattern: '^https://' },
+} satisfies Grammar

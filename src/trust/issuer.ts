@@ -1,42 +1,49 @@
 // Where a cluster's tokens come from: `issuer`, `eks` or `gke` of its entry → the exact `iss`. Pure.
 
-import { quote } from '../protocol/labels.ts'
 import type { KubernetesMode } from '../protocol/modes.ts'
-import type { Field, Fields, Reader } from './document.ts'
-import { httpsFault, isAwsRegion, isEksId, isGoogleName, isGoogleProject, REGION } from './grammar.ts'
+import type { FieldsOf, Place, Value, ValueOf } from './declaration.ts'
+import { AWS_REGION, EKS_ID, GKE_CLUSTER, GOOGLE_LOCATION, GOOGLE_PROJECT, ISSUER, isAwsRegion } from './grammar.ts'
 
-export interface Origin {
-  /** Where the issuer stands, or what it was derived from. */
-  readonly field: Field
-  readonly issuer: string
+/** `value`: the issuer, byte for byte. The place is where it stands, or what it was derived from. */
+export interface Origin extends Place {
+  readonly value: string
   readonly mode: KubernetesMode
 }
 
+export const ORIGIN_FIELDS = {
+  issuer: { kind: 'text', description: '`iss` of its tokens, byte for byte.', grammar: ISSUER },
+  eks: {
+    kind: 'object',
+    description: 'An EKS cluster, in place of its issuer.',
+    fields: {
+      region: { kind: 'text', required: true, description: 'Region of the cluster.', grammar: AWS_REGION },
+      id: { kind: 'text', required: true, description: 'The id at the end of the issuer.', grammar: EKS_ID },
+    },
+  },
+  gke: {
+    kind: 'object',
+    description: 'A GKE cluster, in place of its issuer.',
+    fields: {
+      project: { kind: 'text', required: true, description: 'Google Cloud project.', grammar: GOOGLE_PROJECT },
+      location: { kind: 'text', required: true, description: 'Region or zone.', grammar: GOOGLE_LOCATION },
+      cluster: { kind: 'text', required: true, description: 'Name of the cluster.', grammar: GKE_CLUSTER },
+    },
+  },
+} as const satisfies Readonly<Record<string, Value>>
+
+/** An entry has one of the three. */
+export const ORIGIN_ONE_OF = ['issuer', 'eks', 'gke'] as const
+
 const GKE_ISSUER = 'https://container.googleapis.com/v1/projects/'
 
-/** Exactly one of the three; each that is there is read, for its mistakes. */
-export function readOrigin(reader: Reader, field: Field, fields: Fields<'cluster'>): Origin | null {
-  const { issuer, eks, gke } = fields
-  const origins = [
-    issuer && { at: issuer, origin: readIssuer(reader, issuer) },
-    eks && { at: eks, origin: readEks(reader, eks) },
-    gke && { at: gke, origin: readGke(reader, gke) },
-  ].filter((given) => given !== undefined)
-  const [only, second] = origins
-  if (only === undefined) return reader.fault(field, `${field.path} needs one of issuer, eks, gke`)
-  if (second !== undefined) return reader.fault(second.at, `${field.path} takes only one of issuer, eks, gke`)
-  return only.origin
-}
-
-function readIssuer(reader: Reader, field: Field): Origin | null {
-  const issuer = reader.text(field)
-  if (issuer === null) return null
-  const fault = issuer.includes('/.well-known')
-    ? 'is a discovery document: leave out /.well-known and what follows'
-    : httpsFault(issuer)
-  return fault === null
-    ? { field, issuer, mode: modeOf(issuer) }
-    : reader.fault(field, `${field.path} ${quote(issuer)} ${fault}`)
+/** Null where it is a mistake, or not exactly one of the three. */
+export function originOf({ issuer, eks, gke }: FieldsOf<typeof ORIGIN_FIELDS>): Origin | null {
+  const [given, second] = [issuer, eks, gke].filter((field) => field !== undefined)
+  if (given === undefined || second !== undefined) return null
+  const place = { path: given.path, offset: given.offset }
+  if (issuer?.value) return { ...place, value: issuer.value, mode: modeOf(issuer.value) }
+  const value = (eks?.value && eksIssuer(eks.value)) || (gke?.value && gkeIssuer(gke.value))
+  return value ? { ...place, value, mode: eks === undefined ? 'gke-oidc' : 'eks-oidc' } : null
 }
 
 /** Whose issuer it is, by the forms that EKS and GKE give theirs. */
@@ -48,23 +55,11 @@ function modeOf(issuer: string): KubernetesMode {
     : 'kubernetes'
 }
 
-function readEks(reader: Reader, field: Field): Origin | null {
-  const fields = reader.fields('eks', field)
-  if (fields === null) return null
-  const region = reader.required(field, 'region', fields.region, isAwsRegion, REGION)
-  const id = reader.required(field, 'id', fields.id, isEksId, 'the id at the end of the cluster’s issuer')
-  return region === null || id === null
-    ? null
-    : { field, issuer: `https://oidc.eks.${region}.amazonaws.com/id/${id}`, mode: 'eks-oidc' }
-}
+const eksIssuer = ({ region, id }: ValueOf<typeof ORIGIN_FIELDS.eks>): string | null =>
+  region.value && id.value && `https://oidc.eks.${region.value}.amazonaws.com/id/${id.value}`
 
-function readGke(reader: Reader, field: Field): Origin | null {
-  const fields = reader.fields('gke', field)
-  if (fields === null) return null
-  const project = reader.required(field, 'project', fields.project, isGoogleProject, 'a Google Cloud project ID')
-  const location = reader.required(field, 'location', fields.location, isGoogleName, 'a region or zone of Google Cloud')
-  const cluster = reader.required(field, 'cluster', fields.cluster, isGoogleName, 'the name of a GKE cluster')
-  return project === null || location === null || cluster === null
-    ? null
-    : { field, issuer: `${GKE_ISSUER}${project}/locations/${location}/clusters/${cluster}`, mode: 'gke-oidc' }
-}
+const gkeIssuer = ({ project, location, cluster }: ValueOf<typeof ORIGIN_FIELDS.gke>): string | null =>
+  project.value &&
+  location.value &&
+  cluster.value &&
+  `${GKE_ISSUER}${project.value}/locations/${location.value}/clusters/${cluster.value}`

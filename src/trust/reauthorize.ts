@@ -2,9 +2,9 @@
 
 import { type Outcome, refuse } from '../protocol/refusals.ts'
 import { type BanList, findBan } from './bans.ts'
-import type { Claims } from './claims.ts'
 import type { CompiledTrust } from './compiled.ts'
-import { type Decision, decide } from './decide.ts'
+import { type Decision, decide, tokenIdOf } from './decide.ts'
+import type { Claims } from './modes/registry.ts'
 
 /** An enrollment as it is remembered: what was proven, and the tenant that its certificates name. */
 export interface Enrolled {
@@ -19,10 +19,8 @@ export function reauthorize(trust: CompiledTrust, list: BanList, enrolled: Enrol
   const decision = decide(trust, claims)
   if (!decision.ok) return decision.error.reason === 'node_denied' ? decision : refuse('standing_lost')
   if (decision.value.tenant !== tenant) return refuse('standing_lost')
-  const tokenId = tokenIdOf(claims)
+  const tokenId = tokenIdOf(decision.value)
   if (tokenId !== null && list.revokedTokens.includes(tokenId)) return refuse('token_revoked')
   if (findBan(list, { ...decision.value, enrollmentId, tokenId }) !== null) return refuse('banned')
   return decision
 }
-
-export const tokenIdOf = (claims: Claims): string | null => ('tokenId' in claims ? claims.tokenId : null)

@@ -23,6 +23,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   $schema: () => [],
   title: () => [],
   description: () => [],
+  default: () => [],
   // Held by `properties`.
   additionalProperties: () => [],
   type: (types: string | string[], value) => when(![types].flat().includes(typeOf(value)), `is no ${types}`),

@@ -2,9 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { err } from '../../src/protocol/result.ts'
 import { compileTrust } from '../../src/trust/compile.ts'
-import { TRUST_SCHEMA } from '../../src/trust/schema.ts'
+import { TRUST_FILE } from '../../src/trust/file.ts'
+import { schemaDocument } from '../../src/trust/json-schema.ts'
 import { schemaFaults } from './json-schema.ts'
+
+const SCHEMA = schemaDocument(TRUST_FILE)
 
 interface Case {
   readonly file: string
@@ -17,11 +21,11 @@ const FOLDER = new URL('../cases/config/', import.meta.url)
 const bytesOf = (file: string): Uint8Array => readFileSync(new URL(file, FOLDER))
 const CASES: readonly Case[] = JSON.parse(readFileSync(new URL('index.json', FOLDER), 'utf8'))
 
-const compile = (bytes: Uint8Array) => compileTrust(bytes, { readFile: () => ({ fault: 'does not exist' }) })
+const compile = (bytes: Uint8Array) => compileTrust(bytes, { deployed: false, readFile: () => err('does not exist') })
 
 test.each(CASES)('$file has $mistakes mistakes', async ({ file, mistakes, first }) => {
   const compilation = await compile(bytesOf(file))
-  const found = compilation.ok ? [] : compilation.mistakes
+  const found = compilation.ok ? [] : compilation.error
   expect(found).toHaveLength(mistakes)
   const [one] = found
   expect(one === undefined ? null : `${one.line}:${one.column}: ${one.message}`.split(' ', 2).join(' ')).toBe(first)
@@ -31,7 +35,7 @@ test('what stands beside the content changes nothing', async () => {
   const hashes = ['base', 'bom', 'crlf', 'comment-only-change', 'leading-separator', 'no-final-newline'].map(
     async (name) => {
       const compilation = await compile(bytesOf(`${name}.yaml`))
-      return compilation.ok ? compilation.trust.hash : null
+      return compilation.ok ? compilation.value.trust.hash : null
     },
   )
   const [first, ...others] = await Promise.all(hashes)
@@ -41,14 +45,14 @@ test('what stands beside the content changes nothing', async () => {
 
 test.each(CASES.filter(({ mistakes }) => mistakes === 0))('the schema takes $file too', ({ file }) => {
   const text = new TextDecoder().decode(bytesOf(file))
-  expect(schemaFaults(TRUST_SCHEMA, parse(text))).toEqual([])
+  expect(schemaFaults(SCHEMA, parse(text))).toEqual([])
 })
 
 test('the schema takes the example of the documentation, which the compiler takes', async () => {
   const page = readFileSync(new URL('../../docs/trust-file.md', import.meta.url), 'utf8')
   const example = page.split('```yaml\n')[1]?.split('```')[0] ?? ''
   expect(await compile(new TextEncoder().encode(example))).toMatchObject({ ok: true })
-  expect(schemaFaults(TRUST_SCHEMA, parse(example))).toEqual([])
+  expect(schemaFaults(SCHEMA, parse(example))).toEqual([])
 })
 
 test.each([
@@ -71,6 +75,6 @@ test.each([
   'tenants: [{slug: a, aws: [{account: "123456789012", role: r, user: u}]}]',
   'tenants: [{slug: a, kubernetes: [{cluster: c, project: p, namespace: n, serviceAccount: s}]}]',
 ])('schema and compiler refuse %s', async (text) => {
-  expect(schemaFaults(TRUST_SCHEMA, parse(text))).not.toEqual([])
+  expect(schemaFaults(SCHEMA, parse(text))).not.toEqual([])
   expect(await compile(new TextEncoder().encode(text))).toMatchObject({ ok: false })
 })

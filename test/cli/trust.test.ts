@@ -3,7 +3,6 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, wri
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { FIELDS } from '../../src/trust/fields.ts'
 import { PROJECT, runMuster } from '../end-to-end/edge.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'muster-trust-'))
@@ -39,7 +38,10 @@ test('check as JSON has the same for a program', async () => {
 })
 
 test('files that the trust file names are found beside it', async () => {
-  write('keys.json', '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}')
+  write(
+    'keys.json',
+    '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}',
+  )
   const path = write('files.yaml', 'clusters: [{name: a, issuer: "https://a.example.com", jwksFile: keys.json}]')
   expect((await runMuster(['trust', 'check', '--trust', path])).code).toBe(0)
 })
@@ -105,23 +107,24 @@ test('build leaves no earlier good file behind for a broken one', async () => {
 
 test('the schema describes every field that the compiler takes, and no other', async () => {
   const schema = JSON.parse((await runMuster(['trust', 'schema'])).stdout)
-  const { properties } = schema
-  const cluster = properties.clusters.items
-  const tenant = properties.tenants.items
-  const described = {
-    file: schema,
-    certificate: properties.certificate,
-    aws: properties.aws,
-    cluster,
-    eks: cluster.properties.eks,
-    gke: cluster.properties.gke,
-    deny: cluster.properties.deny,
-    tenant,
-    awsMapping: tenant.properties.aws.items,
-    kubernetesMapping: tenant.properties.kubernetes.items,
+  // An unknown field is told together with those that there are.
+  const takenAt = async (text: string): Promise<string[]> => {
+    const { stderr } = await runMuster(['trust', 'check', '--trust', write('unknown.yaml', text)])
+    return (stderr.split('extra"; there is ')[1] ?? '').split('\n', 1)[0]?.split(', ') ?? []
   }
-  for (const [place, fields] of Object.entries(FIELDS)) {
-    const { properties: named, additionalProperties } = described[place as keyof typeof FIELDS]
-    expect([place, Object.keys(named), additionalProperties]).toEqual([place, [...fields], false])
+  const cluster = schema.properties.clusters.items
+  const tenant = schema.properties.tenants.items
+  for (const [text, described] of [
+    ['extra: 1', schema],
+    ['certificate: {extra: 1}', schema.properties.certificate],
+    ['clusters: [{extra: 1}]', cluster],
+    ['clusters: [{gke: {extra: 1}}]', cluster.properties.gke],
+    ['tenants: [{slug: a, aws: [{extra: 1}]}]', tenant.properties.aws.items],
+    ['tenants: [{slug: a, kubernetes: [{extra: 1}]}]', tenant.properties.kubernetes.items],
+  ]) {
+    const fields = Object.keys(described.properties)
+    expect(fields.length).toBeGreaterThan(2)
+    expect([text, await takenAt(text)]).toEqual([text, fields])
+    expect(described.additionalProperties).toBe(false)
   }
 })

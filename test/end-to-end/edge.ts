@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { minutes } from '../../src/protocol/time.ts'
-import type { Cluster, CompiledTrust } from '../../src/trust/compiled.ts'
+import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import type { Cluster } from '../../src/trust/modes/kubernetes.ts'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
 

@@ -1,6 +1,7 @@
 // A compiled trust file for tests, to be changed in part.
 import { hours, minutes, seconds } from '../../src/protocol/time.ts'
-import type { Cluster, CompiledTrust } from '../../src/trust/compiled.ts'
+import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import type { Cluster } from '../../src/trust/modes/kubernetes.ts'
 
 export const trustWith = (changes: Partial<CompiledTrust> = {}): CompiledTrust => ({
   version: 1,

@@ -1,17 +1,22 @@
 // The trust file: what loads, and that every mistake is named with its place. Each case is one an operator made.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { err, ok } from '../../src/protocol/result.ts'
 import { type Compilation, compileTrust } from '../../src/trust/compile.ts'
 import { type CompiledTrust, parseCompiledTrust } from '../../src/trust/compiled.ts'
 import { TRUST_FILE_BYTES } from '../../src/trust/document.ts'
 
+// RFC 7515, appendix A.3.1
+const POINT = '"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"'
 const FILES: Record<string, string> = {
-  'keys.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y"}]}',
-  'private.json': '{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"x","y":"y","d":"d"}]}',
+  'rsa-1024.json': JSON.stringify({ keys: [{ kty: 'RSA', kid: 'a', e: 'AQAB', n: `${'_'.repeat(170)}8` }] }),
+  'sign-only.json': `{"keys":[{"kty":"EC","crv":"P-256","kid":"a",${POINT},"key_ops":["sign"]}]}`,
+  'keys.json': `{"keys":[{"kty":"EC","crv":"P-256","kid":"a",${POINT}}]}`,
+  'private.json': `{"keys":[{"kty":"EC","crv":"P-256","kid":"a",${POINT},"d":"d"}]}`,
   'rsa-parts.json': '{"keys":[{"kty":"RSA","kid":"a","n":"n","e":"AQAB","dp":"d"}]}',
   'symmetric.json': '{"keys":[{"kty":"oct","kid":"a","k":"a"}]}',
   'no-keys.json': '{"keys":[]}',
-  'no-kid.json': '{"keys":[{"kty":"EC","crv":"P-256","x":"x","y":"y"}]}',
+  'no-kid.json': `{"keys":[{"kty":"EC","crv":"P-256",${POINT}}]}`,
   'other-keys.json':
     '{"keys":[{"kty":"EC","crv":"P-384","kid":"a","x":"x","y":"y"},{"kty":"RSA","kid":"b","n":"n","e":"AQAB","use":"enc"},{"kty":"RSA","kid":"c","n":"n","e":"AQAB","alg":"RS512"}]}',
   'many-keys.json': JSON.stringify({ keys: Array(101).fill({ kty: 'RSA', kid: 'a', n: 'n', e: 'AQAB' }) }),
@@ -23,19 +28,19 @@ const FILES: Record<string, string> = {
   'key.pem': '-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n',
 }
 const readFile = (path: string) =>
-  FILES[path] === undefined ? { fault: 'does not exist' } : new TextEncoder().encode(FILES[path])
+  FILES[path] === undefined ? err('does not exist') : ok(new TextEncoder().encode(FILES[path]))
 
 const compileBytes = (bytes: Uint8Array, deployed = false) => compileTrust(bytes, { readFile, deployed })
 const compile = (text: string, deployed = false) => compileBytes(new TextEncoder().encode(text), deployed)
 
 async function trustOf(text: string): Promise<CompiledTrust> {
   const compilation = await compile(text)
-  if (!compilation.ok) throw new Error(JSON.stringify(compilation.mistakes))
-  return compilation.trust
+  if (!compilation.ok) throw new Error(JSON.stringify(compilation.error))
+  return compilation.value.trust
 }
 
 const mistakesOf = (compilation: Compilation): string[] =>
-  compilation.ok ? [] : compilation.mistakes.map(({ line, column, message }) => `${line}:${column}: ${message}`)
+  compilation.ok ? [] : compilation.error.map(({ line, column, message }) => `${line}:${column}: ${message}`)
 
 const cluster = (fields: string) => `clusters:\n  - name: a\n${fields.replace(/^/gm, '    ')}\n`
 const withIssuer = (issuer: string, more = '') => cluster(`issuer: ${issuer}${more === '' ? '' : `\n${more}`}`)
@@ -162,7 +167,7 @@ describe('clusters', () => {
     expect(mistakesOf(await compile(text, true))).toEqual([expect.stringMatching(/^4:13: .*binding.*jwksFile/)])
     expect(await compile(text)).toMatchObject({
       ok: true,
-      notes: [expect.stringMatching(/no mapping/), expect.stringMatching(/binding or jwksFile/)],
+      value: { notes: [expect.stringMatching(/no mapping/), expect.stringMatching(/binding or jwksFile/)] },
     })
     expect((await compile(withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem\nbinding: B'), true)).ok).toBe(true)
   })
@@ -186,6 +191,8 @@ describe('clusters', () => {
     ['jwksFile: symmetric.json', 'private key'],
     ['jwksFile: no-keys.json', 'no key'],
     ['jwksFile: no-kid.json', 'no key'],
+    ['jwksFile: rsa-1024.json', 'no key'],
+    ['jwksFile: sign-only.json', 'no key'],
     ['jwksFile: other-keys.json', 'no key'],
     ['jwksFile: many-keys.json', 'at most 100'],
     ['caFile: none.pem', 'does not exist'],
@@ -329,7 +336,10 @@ tenants:
     const compilation = await compile(
       'tenants: [{slug: a, aws: [{account: "123456789012"}]}, {slug: b, aws: [{account: "123456789012", role: r}]}]',
     )
-    expect(compilation).toMatchObject({ ok: true, notes: [expect.stringMatching(/role r .* tenant b, the rest .* a/)] })
+    expect(compilation).toMatchObject({
+      ok: true,
+      value: { notes: [expect.stringMatching(/role r .* tenant b, the rest .* a/)] },
+    })
   })
 
   test.each(['slug: A', 'slug: ""', 'slug: a_b', `slug: ${'a'.repeat(64)}`, 'aws: []', 'slug: 7'])(
@@ -573,15 +583,17 @@ tenants:
       fc.asyncProperty(fc.nat(right.length), fc.nat(12), piece, async (at, length, put) => {
         const compilation = await compile(right.slice(0, at) + put + right.slice(at + length))
         if (compilation.ok) {
-          const { clusters, tenants, kubernetesMappings } = compilation.trust
-          expect(await parseCompiledTrust(JSON.parse(JSON.stringify(compilation.trust)))).toEqual(compilation.trust)
+          const { clusters, tenants, kubernetesMappings } = compilation.value.trust
+          expect(await parseCompiledTrust(JSON.parse(JSON.stringify(compilation.value.trust)))).toEqual(
+            compilation.value.trust,
+          )
           const names = clusters.map(({ name }) => name)
           expect(new Set(names).size).toBe(names.length)
           expect(kubernetesMappings.every((m) => names.includes(m.cluster) && tenants.includes(m.tenant))).toBe(true)
           expect(kubernetesMappings.every((m) => m.namespace !== '' && m.serviceAccount !== '')).toBe(true)
         } else {
-          expect(compilation.mistakes.length).toBeGreaterThan(0)
-          for (const { line, column, message } of compilation.mistakes) {
+          expect(compilation.error.length).toBeGreaterThan(0)
+          for (const { line, column, message } of compilation.error) {
             expect(line >= 1 && column >= 1 && message !== '' && !message.includes('\n')).toBe(true)
           }
         }
@@ -626,7 +638,7 @@ tenants:
           const compilation = await compile(text)
           if (!compilation.ok)
             expect(
-              compilation.mistakes.every(
+              compilation.error.every(
                 ({ line, column, message }) => line >= 1 && column >= 1 && !message.includes('\n'),
               ),
             ).toBe(true)

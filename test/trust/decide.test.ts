@@ -1,9 +1,12 @@
 // Who a proven identity is: the trust file names the tenant, exactly, and nobody else does.
 import { expect, test } from 'vitest'
 import { seconds } from '../../src/protocol/time.ts'
-import type { AwsClaims, Claims, KubernetesClaims } from '../../src/trust/claims.ts'
-import type { AwsMapping, CompiledTrust } from '../../src/trust/compiled.ts'
-import { decide, workloadRunnerId } from '../../src/trust/decide.ts'
+import type { CompiledTrust } from '../../src/trust/compiled.ts'
+import { decide } from '../../src/trust/decide.ts'
+import type { AwsClaims, AwsMapping } from '../../src/trust/modes/aws-sts.ts'
+import type { KubernetesClaims } from '../../src/trust/modes/kubernetes.ts'
+import { workloadRunnerId } from '../../src/trust/modes/kubernetes.ts'
+import type { Claims } from '../../src/trust/modes/registry.ts'
 import { clusterWith, trustWith } from '../fakes/trust.ts'
 
 const aws = (changes: Partial<AwsClaims> = {}): AwsClaims => ({

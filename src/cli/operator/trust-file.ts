@@ -2,6 +2,7 @@
 
 import { dirname, resolve } from 'node:path'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
+import { err, type Result } from '../../protocol/result.ts'
 import { type Compilation, compileTrust } from '../../trust/compile.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../../trust/document.ts'
@@ -11,8 +12,8 @@ import { readUpTo } from './files.ts'
 /** Compiles the file at `path`; throws a CommandError with every mistake, a line each. */
 export async function readTrust(path: string): Promise<CompiledTrust> {
   const compilation = await compileTrustFile(path)
-  if (compilation.ok) return compilation.trust
-  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.mistakes).join('\n')}`)
+  if (compilation.ok) return compilation.value.trust
+  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.error).join('\n')}`)
 }
 
 /** `deployed`: what only the local edge can honour is a mistake. Throws a CommandError where there is no such file. */
@@ -25,10 +26,10 @@ export async function compileTrustFile(path: string, deployed = false): Promise<
 }
 
 /** A file that the trust file names: a key set or a CA certificate. */
-function readNamed(path: string): Uint8Array | { readonly fault: string } {
+function readNamed(path: string): Result<Uint8Array, string> {
   const file = readUpTo(path, KEY_SET_BODY_BYTES + 1)
-  if (!file.ok) return { fault: file.error }
-  return file.value.length <= KEY_SET_BODY_BYTES ? file.value : { fault: `has more than ${KEY_SET_BODY_BYTES} bytes` }
+  if (!file.ok) return file
+  return file.value.length <= KEY_SET_BODY_BYTES ? file : err(`has more than ${KEY_SET_BODY_BYTES} bytes`)
 }
 
 export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>

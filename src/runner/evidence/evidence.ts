@@ -2,7 +2,12 @@
 
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
 import { isCompactJws } from '../../protocol/jws.ts'
-import { CONFIGURABLE_MODES, type ConfigurableMode, type KubernetesMode } from '../../protocol/modes.ts'
+import {
+  CONFIGURABLE_MODES,
+  type ConfigurableMode,
+  isKubernetesMode,
+  type KubernetesMode,
+} from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
 import type { Settings } from '../environment/settings.ts'
@@ -89,11 +94,9 @@ function oneOf(settings: Settings, names: readonly string[], read: (name: string
 
 const modeOfToken = (token: string) => (isCompactJws(token) ? 'kubernetes' : 'runner-token')
 
-const isKubernetes = (mode: ConfigurableMode): mode is KubernetesMode => mode in TOKEN_FILES
-
 /** Whether it is a cluster that vouches, as far as is known at `now`: a file that is not there yet it will project. */
 export function standsOnCluster(evidence: EvidenceConfig, now: EpochMilliseconds): boolean {
-  if (evidence.mode !== null) return isKubernetes(evidence.mode)
+  if (evidence.mode !== null) return isKubernetesMode(evidence.mode)
   const reading = evidence.source.token(now)
   return !reading.ok || modeOfToken(reading.value) === 'kubernetes'
 }
@@ -134,7 +137,7 @@ export async function gatherEvidence(
   if (!reading.ok) return err(tokenFileMistake(source, now) ?? reading.error.cause)
   const token = reading.value
   const mode = source.mode ?? modeOfToken(token)
-  return ok({ attestation: { mode, token }, described: isKubernetes(mode) ? describeToken(token) : {} })
+  return ok({ attestation: { mode, token }, described: isKubernetesMode(mode) ? describeToken(token) : {} })
 }
 
 async function signAwsRequest(

@@ -4,7 +4,7 @@ import type { Evidence } from '../../protocol/enroll.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
 import type { Fields } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
-import type { Claims } from '../../trust/claims.ts'
+import type { Claims } from '../../trust/modes/registry.ts'
 
 /** What an attestor may know of the request beside its own evidence. */
 export interface Appraisal {

@@ -6,9 +6,8 @@ import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { isObject, type Json, type JsonObject } from '../../protocol/strict-json.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
-import type { KubernetesClaims } from '../../trust/claims.ts'
-import type { Cluster } from '../../trust/compiled.ts'
 import { isSubdomain } from '../../trust/grammar.ts'
+import type { Cluster, KubernetesClaims } from '../../trust/modes/kubernetes.ts'
 
 /** Audience, times, life, ServiceAccount, pod and node, in this order. */
 export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSeconds): Outcome<KubernetesClaims> {

@@ -4,7 +4,7 @@ import { type Bytes, hex } from '../../protocol/base64url.ts'
 import { everyCharacter } from '../../protocol/characters.ts'
 import type { Leaf, LeafSubject } from '../../protocol/leaf.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
-import { CONFIGURABLE_MODES, type ProvenMode } from '../../protocol/modes.ts'
+import { isMode, MODES, type ModeTraits } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
@@ -43,24 +43,14 @@ export const formatOrganizationalUnit = ({ mode, source }: Origin): string => `$
 /** The parts of an organizational unit, or null where it is none of ours. */
 export function parseOrganizationalUnit(text: string): Origin | null {
   const colon = text.indexOf(':')
-  const mode = [...CONFIGURABLE_MODES, 'provisioned' as const].find((mode) => mode === text.slice(0, colon))
-  const source = text.slice(colon + 1)
-  return colon > 0 && mode !== undefined && isSource(mode, source) ? { mode, source } : null
+  const [mode, source] = [text.slice(0, colon), text.slice(colon + 1)]
+  return colon > 0 && isMode(mode) && SOURCES[MODES[mode].source](source) ? { mode, source } : null
 }
 
-function isSource(mode: ProvenMode, source: string): boolean {
-  switch (mode) {
-    case 'bootstrap-token':
-    case 'runner-token':
-    case 'provisioned':
-      return source === ''
-    case 'aws-sts':
-      return isAwsAccount(source)
-    case 'gke-oidc':
-    case 'eks-oidc':
-    case 'kubernetes':
-      return isClusterName(source)
-  }
+const SOURCES: Readonly<Record<ModeTraits['source'], (text: string) => boolean>> = {
+  none: (text) => text === '',
+  account: isAwsAccount,
+  cluster: isClusterName,
 }
 
 /** RFC 9608: a certificate that lives this short from when it is issued says that it has no revocation. */

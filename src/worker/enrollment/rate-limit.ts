@@ -1,7 +1,4 @@
-// What a client counts as in each rate limit: its address before it proved anything, then itself. Pure.
-
-import type { Claims } from '../../trust/claims.ts'
-import type { Decision } from '../../trust/decide.ts'
+// The rate limits, and what a client counts as in one before it proved anything: its address. Pure.
 
 /** `failures` counts refusals by client address, the others requests that proved who they are. */
 export type Rate = 'failures' | 'identities' | 'tenants'
@@ -18,7 +15,3 @@ export function addressKeyOf(address: string): string {
   const zeros = Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => '0')
   return `${[...before, ...(tail === undefined ? [] : zeros), ...after].slice(0, 4).join(':')}::/64`
 }
-
-/** Every runner of a cluster has the same ServiceAccount, so there the node tells them apart. */
-export const identityKeyOf = ({ source, identity }: Decision, claims: Claims): string =>
-  'pod' in claims ? `${source}/${claims.node ?? claims.pod}` : identity

@@ -3,14 +3,14 @@
 
 import { leafContentOf } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { MODES } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import { type BanList, findBan } from '../../trust/bans.ts'
-import type { Claims } from '../../trust/claims.ts'
-import { type Decision, decide } from '../../trust/decide.ts'
-import { tokenIdOf } from '../../trust/reauthorize.ts'
+import { clientOf, type Decision, decide, tokenIdOf } from '../../trust/decide.ts'
+import type { Claims } from '../../trust/modes/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
 import {
@@ -23,7 +23,6 @@ import {
 import { contentFor } from './answer.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { Facts } from './event.ts'
-import { identityKeyOf } from './rate-limit.ts'
 
 export interface Decided {
   readonly decision: Decision
@@ -40,11 +39,11 @@ export async function decideAndLimit(deps: Dependencies, claims: Claims, facts: 
 
   const bans = await deps.banList()
   if (!bans.ok) return bans
-  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(claims) }
+  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) }
   if (findBan(bans.value, subject) !== null) return refuse('banned')
 
-  const identity = identityKeyOf(decision.value, claims)
-  if (!(await deps.withinRate('identities', identity))) return refuse('rate_limited')
+  const client = clientOf(claims, decision.value)
+  if (!(await deps.withinRate('identities', client))) return refuse('rate_limited')
   if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
   return ok({ decision: decision.value, bans: bans.value })
 }
@@ -63,19 +62,20 @@ export async function reserve(
   authority: Authority,
   admission: Admission,
 ): Promise<Outcome<EnrollmentRow>> {
-  const { decision, claims, now } = admission
+  const { decision, now } = admission
   const content = contentFor(deps, authority, decision.tenant, admission.csr, now)
   if (!content.ok) return content
+  const tokenId = tokenIdOf(decision)
   const proposal: Proposal = {
     enrollmentId: uuidv7(toEpochMilliseconds(now)),
     ...decision,
-    tokenId: tokenIdOf(claims),
+    tokenId,
     instanceId: admission.instanceId,
     enrolledAt: now,
     ...content.value,
   }
-  if (claims.mode === 'bootstrap-token') {
-    return tokenOutcome(await reserveWithBootstrapToken(deps.database, claims.tokenId, proposal), proposal)
+  if (tokenId !== null && !MODES[decision.mode].reusable) {
+    return tokenOutcome(await reserveWithBootstrapToken(deps.database, tokenId, proposal), proposal)
   }
   const enrollment = await reserveWithEvidence(deps.database, proposal)
   return enrollment === null ? refuse('token_revoked') : ok(enrollment)

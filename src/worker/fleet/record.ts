@@ -2,14 +2,15 @@
 
 import { type Leaf, type LeafContent, leafContentOf } from '../../protocol/leaf.ts'
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
+import { MODES } from '../../protocol/modes.ts'
 import type { Reason } from '../../protocol/reasons.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { addSeconds, type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
-import type { Claims } from '../../trust/claims.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Decision, decide } from '../../trust/decide.ts'
+import type { Claims } from '../../trust/modes/registry.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { connectionVerdict, type Lineage, renewalVerdict, startLineage } from './lineage.ts'
 
@@ -180,18 +181,7 @@ function clone(record: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds
 }
 
 /** What a platform proved holds for so long; what an operator handed out holds until it is taken back. */
-function mustReattest({ claims, enrolledAt }: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds): boolean {
+function mustReattest({ decision, enrolledAt }: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds): boolean {
   const { reattest } = trust.certificate
-  if (reattest === null) return false
-  switch (claims.mode) {
-    case 'bootstrap-token':
-    case 'runner-token':
-    case 'provisioned':
-      return false
-    case 'aws-sts':
-    case 'gke-oidc':
-    case 'eks-oidc':
-    case 'kubernetes':
-      return now > addSeconds(enrolledAt, reattest)
-  }
+  return reattest !== null && MODES[decision.mode].reattests && now > addSeconds(enrolledAt, reattest)
 }

@@ -12,7 +12,7 @@ import {
   seconds,
   toMilliseconds,
 } from '../../protocol/time.ts'
-import type { Cluster } from '../../trust/compiled.ts'
+import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { errorText, log } from '../telemetry/log.ts'
 import type { KeySet } from './jwks/parse.ts'
 import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './snapshot.ts'

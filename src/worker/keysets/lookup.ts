@@ -1,6 +1,7 @@
 // How a request finds the key that a token names: isolate memory → KV → the KeyDirectory object.
 // Kept are values, never promises: what one request waits for, another must not.
 
+import type { KeyAlgorithm } from '../../protocol/jwk.ts'
 import { KEY_SET_LIFE, KEY_SET_MEMORY, KEY_SET_OVERDUE, KEY_SET_UNUSABLE_MEMORY } from '../../protocol/limits.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -11,10 +12,10 @@ import {
   seconds,
   toMilliseconds,
 } from '../../protocol/time.ts'
-import type { Cluster } from '../../trust/compiled.ts'
+import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { errorText, log } from '../telemetry/log.ts'
 import type { DirectoryAnswer } from './directory.ts'
-import { importKey, type KeyAlgorithm } from './jwks/parse.ts'
+import { importKey } from './jwks/parse.ts'
 import { namesOf, type Snapshot, unseal } from './snapshot.ts'
 
 export interface KeySetSources {

@@ -5,7 +5,7 @@ import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, utf8 } from '
 import { sha256Hex } from '../../protocol/digest.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
-import type { Cluster } from '../../trust/compiled.ts'
+import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import type { VerificationKey } from './jwks/parse.ts'
 
 /** `shared`: a key of the set stands in another cluster's, too. `stale`: older than it may get. `never`: none yet. */

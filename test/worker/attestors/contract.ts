@@ -6,9 +6,9 @@ import { REASONS } from '../../../src/protocol/reasons.ts'
 import { ATTESTATION_INVALID, type Outcome, problemOf, type Refusal } from '../../../src/protocol/refusals.ts'
 import type { JsonObject } from '../../../src/protocol/strict-json.ts'
 import { type EpochSeconds, epochSeconds } from '../../../src/protocol/time.ts'
-import type { Claims } from '../../../src/trust/claims.ts'
 import type { CompiledTrust } from '../../../src/trust/compiled.ts'
 import { decide } from '../../../src/trust/decide.ts'
+import type { Claims } from '../../../src/trust/modes/registry.ts'
 import type { Attestor } from '../../../src/worker/attestors/attestor.ts'
 
 export interface ContractSubject {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import type { AwsMapping } from '../../../src/trust/compiled.ts'
 import { decide } from '../../../src/trust/decide.ts'
+import type { AwsMapping } from '../../../src/trust/modes/aws-sts.ts'
 import { fakeSts } from '../../fakes/sts.ts'
 import { trustWith } from '../../fakes/trust.ts'
 import { appraise, now, roleKey, sign } from '../attestors/aws-fixture.ts'

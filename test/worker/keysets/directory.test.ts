@@ -2,7 +2,7 @@
 import { env, evictDurableObject, runInDurableObject } from 'cloudflare:test'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'
-import type { Cluster } from '../../../src/trust/compiled.ts'
+import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { type Directory, openDirectory } from '../../../src/worker/keysets/directory.ts'
 import { loadKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
 import type { Snapshot } from '../../../src/worker/keysets/snapshot.ts'

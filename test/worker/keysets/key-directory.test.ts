@@ -1,7 +1,7 @@
 // The Durable Object class: where it fetches from, and what it leaves in KV.
 import { env, runInDurableObject } from 'cloudflare:test'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import type { Cluster } from '../../../src/trust/compiled.ts'
+import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { deriveHmacKey } from '../../../src/worker/ca/keys.ts'
 import { type KeyDirectory, keyDirectoryOf } from '../../../src/worker/keysets/key-directory.ts'
 import { entryName, SEALING_PURPOSE, unseal } from '../../../src/worker/keysets/snapshot.ts'

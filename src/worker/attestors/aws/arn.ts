@@ -3,8 +3,8 @@
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { type Outcome, refuse } from '../../../protocol/refusals.ts'
 import { ok } from '../../../protocol/result.ts'
-import type { AwsClaims } from '../../../trust/claims.ts'
 import { isAwsAccount, isIamName } from '../../../trust/grammar.ts'
+import type { AwsClaims } from '../../../trust/modes/aws-sts.ts'
 import type { CallerIdentity } from './sts-answer.ts'
 
 /**

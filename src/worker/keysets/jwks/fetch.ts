@@ -7,7 +7,7 @@ import { type Outcome, refuse } from '../../../protocol/refusals.ts'
 import { ok } from '../../../protocol/result.ts'
 import { isObject, type Json } from '../../../protocol/strict-json.ts'
 import { type Milliseconds, toMilliseconds } from '../../../protocol/time.ts'
-import type { Cluster } from '../../../trust/compiled.ts'
+import type { Cluster } from '../../../trust/modes/kubernetes.ts'
 import { type KeySet, parseKeySet } from './parse.ts'
 
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>

@@ -1,0 +1,33 @@
+// The mappings of each tenant in the trust file, and the rule that one identity has one tenant.
+
+import { quote } from '../protocol/labels.ts'
+import type { Given, Place } from './declaration.ts'
+import type { Reader } from './reader.ts'
+
+/** What one entry under `tenants` says of one mode. */
+export interface TenantMappings<M> {
+  /** Null: its slug is a mistake, and nothing can clash with it. */
+  readonly tenant: string | null
+  readonly mappings: Given<M>
+}
+
+/** Identities that were mapped so far. */
+export class Claimed {
+  readonly #tenants = new Map<string, { readonly tenant: string; readonly path: string }>()
+  readonly #reader: Reader
+
+  constructor(reader: Reader) {
+    this.#reader = reader
+  }
+
+  /** Whether the identity is new; the same one for the same tenant counts once, for another it is a mistake. */
+  take(identity: string, tenant: string, { path, offset }: Place): boolean {
+    const taken = this.#tenants.get(identity)
+    if (taken === undefined) this.#tenants.set(identity, { tenant, path })
+    else if (taken.tenant !== tenant) {
+      const other = `${taken.path} maps it to ${quote(taken.tenant)}`
+      this.#reader.fault({ path, offset }, `${path} maps ${identity} to tenant ${quote(tenant)}, but ${other}`)
+    }
+    return taken === undefined
+  }
+}
