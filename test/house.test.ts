@@ -299,9 +299,8 @@ const NAMING_AWS = {
   'worker/attestors/aws-sts.ts': 'its attestor',
   'worker/attestors/registry.ts': 'line of the registry',
   'worker/attestors/aws/arn.ts': 'the claims that the attestor gives',
-  'runner/evidence/aws.ts': 'its evidence',
-  'runner/evidence/evidence.ts': 'when that is gathered',
-  'runner/command.ts': 'help',
+  'runner/evidence/aws-sts.ts': 'its variables, their help, and its evidence',
+  'runner/evidence/registry.ts': 'line of the registry',
 }
 
 test('a mode is named in its row, its files and the registries alone', () => {

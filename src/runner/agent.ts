@@ -1,5 +1,6 @@
 // Boots a runner and holds its parts together until it ends: liveness → config → secrets → enroll → connect → ready.
 
+import { isKubernetesMode, MODES } from '../protocol/modes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import { type Clock, milliseconds } from '../protocol/time.ts'
 import { type Config, readConfig, readInstanceId } from './config.ts'
@@ -7,7 +8,7 @@ import type { Flags } from './environment/arguments.ts'
 import type { Clocks } from './environment/clock.ts'
 import { readSecrets, type Secrets } from './environment/files.ts'
 import { Settings } from './environment/settings.ts'
-import { standsOnCluster, tokenFileMistake } from './evidence/evidence.ts'
+import type { EvidenceSource } from './evidence/evidence.ts'
 import { EXIT, type Exit, exitWith } from './exit.ts'
 import { type Health, serveHealth } from './health.ts'
 import { type Identity, mismatchOf } from './identity/identity.ts'
@@ -155,10 +156,10 @@ export class Agent {
 
   /** A token file may come shortly after the container started. */
   async #missingEvidence({ evidence }: Config, patient: boolean): Promise<string | null> {
-    if (evidence.source === null) return evidence.mistake
+    if (!evidence.ok) return evidence.error
     const { clocks } = this.#system
     for (let waited = 0; ; waited += TOKEN_FILE_RETRY) {
-      const mistake = tokenFileMistake(evidence.source, clocks.now().wall)
+      const mistake = evidence.value.missingAt(clocks.now().wall)
       if (mistake === null || this.#stop.signal.aborted || !patient || waited >= TOKEN_FILE_GRACE) return mistake
       await clocks.sleep(TOKEN_FILE_RETRY, this.#stop.signal)
     }
@@ -260,12 +261,13 @@ export class Agent {
 }
 
 function policyOf({ evidence, provisioned, renews }: Config, clock: Clock): Policy {
+  const modeOf = ({ modeAt }: EvidenceSource) => modeAt(clock())
   return {
     renews,
-    enrollsAgain: provisioned === null && evidence.source !== null && evidence.mode !== 'bootstrap-token',
+    enrollsAgain: provisioned === null && evidence.ok && MODES[modeOf(evidence.value)].reusable,
     waitsForOperator: provisioned !== null && !renews,
     get patience() {
-      return standsOnCluster(evidence, clock()) ? { time: KUBERNETES_PATIENCE } : { tries: 3 }
+      return evidence.ok && isKubernetesMode(modeOf(evidence.value)) ? { time: KUBERNETES_PATIENCE } : { tries: 3 }
     },
   }
 }

@@ -1,6 +1,8 @@
 // Runs `muster runner`: the runner as a process, with its signals, exit code and help.
 
+import { CONFIGURABLE_MODES } from '../protocol/modes.ts'
 import { readArguments } from './environment/arguments.ts'
+import { EVIDENCE_HELP } from './evidence/registry.ts'
 import { Runner, type RunnerOptions } from './index.ts'
 
 /** Runs the runner to its end, with the arguments after `muster runner`. */
@@ -47,16 +49,8 @@ Options
 Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate)
   RUNNER_ENROLL_URL          the control plane, https (http to this machine only)
   RUNNER_TUNNEL_URL          where the tunnel goes; default: the same host
-  RUNNER_ATTESTATION_MODE    bootstrap-token, runner-token, aws-sts, gke-oidc, eks-oidc, kubernetes;
-                             default: by the token that is given, else bootstrap-token
-  RUNNER_BOOTSTRAP_TOKEN     bootstrap-token: the single-use token
-  RUNNER_TOKEN, RUNNER_TOKEN_FILE
-                             runner-token: the minted token, or its file; kubernetes: the file
-                             (COMPASS_RUNNER_TOKEN and COMPASS_RUNNER_TOKEN_FILE are read too)
-  AWS_REGION                 aws-sts: the region whose STS is asked; credentials by the AWS SDK's default chain
-  RUNNER_GKE_TOKEN_PATH      gke-oidc: default /var/run/secrets/tokens/gke-oidc/token
-  RUNNER_EKS_TOKEN_PATH      eks-oidc: default /var/run/secrets/tokens/eks-oidc/token
-                             kubernetes: default /var/run/secrets/muster/runner/token
+  RUNNER_ATTESTATION_MODE    ${CONFIGURABLE_MODES.join(', ')};
+                             default: by the token that is given, else bootstrap-token${EVIDENCE_HELP}
   RUNNER_CERT_PEM, RUNNER_KEY_PEM
                              a provisioned certificate, inline or a path; default /certs/cert.pem, /certs/key.pem
   RUNNER_CA_PEM              trusted for the control plane's TLS besides the system's roots; default /certs/ca.pem

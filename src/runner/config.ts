@@ -9,7 +9,7 @@ import type { Flags } from './environment/arguments.ts'
 import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
 import { pemPath } from './environment/pem-input.ts'
 import type { Settings } from './environment/settings.ts'
-import { type EvidenceConfig, readEvidenceConfig } from './evidence/evidence.ts'
+import { EVIDENCE_VARIABLES, type EvidenceConfig, readEvidenceConfig } from './evidence/registry.ts'
 import type { DeclaredIdentity } from './identity/identity.ts'
 import { readProvisionedSource } from './identity/provisioned.ts'
 import type { Network } from './net/connection.ts'
@@ -97,32 +97,20 @@ export function readConfig(
   }
 }
 
-const OVERRIDDEN = [
-  'RUNNER_ATTESTATION_MODE',
-  'RUNNER_BOOTSTRAP_TOKEN',
-  'RUNNER_TOKEN',
-  'RUNNER_TOKEN_FILE',
-  'COMPASS_RUNNER_TOKEN',
-  'COMPASS_RUNNER_TOKEN_FILE',
-  'RUNNER_GKE_TOKEN_PATH',
-  'RUNNER_EKS_TOKEN_PATH',
-  'AWS_REGION',
-  'RUNNER_IDENTITY_DIR',
-]
+const OVERRIDDEN = [...EVIDENCE_VARIABLES, 'RUNNER_IDENTITY_DIR']
 
 function guardedFolders(
-  { source }: EvidenceConfig,
+  evidence: EvidenceConfig,
   identityDir: string | null,
   settings: Settings,
   certificates: string,
 ): Guarded[] {
-  const token = source === null ? null : 'path' in source ? source.path : settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE')
   const pemFileOf = (name: string, file: string): string =>
     pemPath(settings.raw(name) ?? join(certificates, file)) ?? ''
   const pems = [pemFileOf('RUNNER_CERT_PEM', 'cert.pem'), pemFileOf('RUNNER_KEY_PEM', 'key.pem')]
   const ca = pemFileOf('RUNNER_CA_PEM', 'ca.pem')
   return [
-    ...foldersOf('the token directory', token?.trim() ?? ''),
+    ...foldersOf('the token directory', (evidence.ok ? evidence.value.path?.trim() : null) ?? ''),
     ...(identityDir === null ? [] : [{ what: 'the identity directory', path: identityDir }]),
     { what: 'the certificate directory', path: certificates },
     ...pems.flatMap((path) => foldersOf('the certificate directory', path)),

@@ -3,11 +3,17 @@
 import { decodeBase64url } from '../../protocol/base64url.ts'
 import { isCompactJws } from '../../protocol/jws.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
+import { type ConfigurableMode, isKubernetesMode } from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import { readBounded } from '../environment/files.ts'
 import { causeOf, type Fields, sanitized } from '../log.ts'
+import type { EvidenceSource } from './evidence.ts'
+
+/** Names of each variable that gives a token, first the one that the messages name. */
+export const TOKEN_VARIABLES = ['RUNNER_TOKEN', 'COMPASS_RUNNER_TOKEN']
+export const TOKEN_FILE_VARIABLES = ['RUNNER_TOKEN_FILE', 'COMPASS_RUNNER_TOKEN_FILE']
 
 export interface TokenFault {
   /** `absent`: the file cannot be read; `empty`: there is nothing in it. */
@@ -22,6 +28,37 @@ export const staticToken =
   (token: string): TokenSource =>
   () =>
     ok(token)
+
+/**
+ * Evidence that is a token and nothing else. `modeOf` gets the token, or null while there is none. `file` is the one
+ * that it is read from, and the message for a fault of it.
+ */
+export function tokenEvidence(
+  token: TokenSource,
+  modeOf: (token: string | null) => ConfigurableMode,
+  file?: { readonly path: string; readonly missing: (kind: TokenFault['kind']) => string },
+): EvidenceSource {
+  return {
+    path: file?.path ?? null,
+    modeAt(now) {
+      const reading = token(now)
+      return modeOf(reading.ok ? reading.value : null)
+    },
+    missingAt(now) {
+      const reading = token(now)
+      return reading.ok || file === undefined ? null : file.missing(reading.error.kind)
+    },
+    async gather(_, now) {
+      const reading = token(now)
+      if (!reading.ok) return err(file?.missing(reading.error.kind) ?? reading.error.cause)
+      const mode = modeOf(reading.value)
+      return ok({
+        attestation: { mode, token: reading.value },
+        described: isKubernetesMode(mode) ? describeToken(reading.value) : {},
+      })
+    },
+  }
+}
 
 /**
  * The kubelet replaces the file's folder by a symbolic link, so it is opened by its path each time and nothing is
@@ -59,7 +96,7 @@ function unverifiedClaims(token: string): JsonObject | null {
 }
 
 /** The claims that most refusals are about, for the log line of one. */
-export function describeToken(token: string): Fields {
+function describeToken(token: string): Fields {
   const claims = unverifiedClaims(token)
   if (claims === null) return {}
   const { iss, aud, sub, exp } = claims

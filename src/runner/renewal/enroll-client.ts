@@ -4,7 +4,7 @@ import { PROTOCOL_VERSION } from '../../protocol/enroll.ts'
 import { ENROLL_PATH } from '../../protocol/paths.ts'
 import { err, type Result } from '../../protocol/result.ts'
 import type { Clock, Milliseconds } from '../../protocol/time.ts'
-import { type EvidenceSource, gatherEvidence } from '../evidence/evidence.ts'
+import type { EvidenceSource } from '../evidence/evidence.ts'
 import type { Identity } from '../identity/identity.ts'
 import { type RequestKey, signNonce } from '../identity/keys.ts'
 import { causeOf, type Fields } from '../log.ts'
@@ -53,7 +53,7 @@ export function enrollClient(url: URL, post: Post, clock: Clock, instanceId: str
 
   return {
     async enroll(source, request, signal) {
-      const evidence = await gatherEvidence(source, request.nonce, clock())
+      const evidence = await source.gather(request.nonce, clock())
       if (!evidence.ok) return failed(evidence.error)
       if (signal.aborted) return failed('stopped')
       return send(evidence.value.attestation, evidence.value.described, request, null, signal)

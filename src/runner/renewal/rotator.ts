@@ -3,7 +3,7 @@
 import { ok } from '../../protocol/result.ts'
 import { milliseconds, toEpochSeconds } from '../../protocol/time.ts'
 import { type Clocks, TICK } from '../environment/clock.ts'
-import type { EvidenceConfig } from '../evidence/evidence.ts'
+import type { EvidenceConfig } from '../evidence/registry.ts'
 import { EXIT, type Exit, exitWith } from '../exit.ts'
 import type { Identity } from '../identity/identity.ts'
 import { newRequestKey, type RequestKey } from '../identity/keys.ts'
@@ -112,8 +112,8 @@ export class Rotator {
 
   async #attempt(work: Work): Promise<Exit | null> {
     const { clocks, evidence, policy, random } = this.#parts
-    if (work === 'enroll' && evidence.source === null)
-      return exitWith(EXIT.config, ...(evidence.mistake === null ? [] : [evidence.mistake]))
+    if (work === 'enroll' && !evidence.ok)
+      return exitWith(EXIT.config, ...(evidence.error === null ? [] : [evidence.error]))
     const attempt = await this.#untilGivenUp(work, await this.#keyFor(work))
     if (attempt === null) return null
     this.#attemptLog.skew(attempt)
@@ -150,7 +150,7 @@ export class Rotator {
     const { client, evidence } = this.#parts
     if (client === null) return null
     if (work === 'renew' && this.#identity !== null) return client.renew(this.#identity, key, signal)
-    return evidence.source === null ? null : client.enroll(evidence.source, key, signal)
+    return evidence.ok ? client.enroll(evidence.value, key, signal) : null
   }
 
   /** One key and CSR for all attempts of one request; an enrollment's are on disk before they are sent. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { epochMilliseconds } from '../../../src/protocol/time.ts'
-import { type AwsEvidence, AwsEvidenceError, gatherAwsEvidence } from '../../../src/runner/evidence/aws.ts'
+import { type AwsEvidence, AwsEvidenceError, gatherAwsEvidence } from '../../../src/runner/evidence/aws-sts.ts'
 import { type FakeKey, fakeSts } from '../../fakes/sts.ts'
 
 const now = epochMilliseconds(Date.UTC(2026, 2, 1, 12))

@@ -1,9 +1,11 @@
 // Makes the evidence of `aws-sts`: a GetCallerIdentity request, signed in headers, that the control plane sends in our
 // place.
 
-import { AwsV4Signer } from 'aws4fetch'
+import type { AwsV4Signer } from 'aws4fetch'
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
+import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
+import type { Evidence, EvidenceMode } from './evidence.ts'
 
 export interface AwsCredentials {
   readonly accessKeyId: string
@@ -21,6 +23,34 @@ export interface AwsEvidence {
 /** One line for an operator, without any part of a credential. */
 export class AwsEvidenceError extends Error {
   override readonly name = 'AwsEvidenceError'
+}
+
+export const awsSts: EvidenceMode = {
+  variables: ['AWS_REGION'],
+  help: `
+  AWS_REGION                 aws-sts: the region whose STS is asked; credentials by the AWS SDK's default chain`,
+  read(settings) {
+    const rule = 'must be the name of a region, such as us-east-1'
+    const region = settings.word('AWS_REGION', 40, (text) => everyCharacter(text, isRegionCharacter), rule)
+    if (region === null) return err('AWS_REGION')
+    return ok({
+      path: settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE'),
+      modeAt: () => 'aws-sts',
+      missingAt: () => null,
+      gather: (nonce, now) => gather(region, nonce, now),
+    })
+  },
+}
+
+const isRegionCharacter = (c: string): boolean => isLowerOrDigit(c) || c === '-'
+
+async function gather(region: string, nonce: string, now: EpochMilliseconds): Promise<Result<Evidence, string>> {
+  try {
+    return ok({ attestation: { ...(await gatherAwsEvidence({ region, nonce, now })) }, described: { region } })
+  } catch (error) {
+    if (error instanceof AwsEvidenceError) return err(error.message)
+    throw error
+  }
 }
 
 /** Container and metadata endpoints are on the machine: who has them hears from them at once. */
@@ -42,7 +72,7 @@ export async function gatherAwsEvidence(request: {
   readonly credentials?: AwsCredentials
 }): Promise<AwsEvidence> {
   const { region, nonce, now } = request
-  if (region === '' || !everyCharacter(region, (c) => isLowerOrDigit(c) || c === '-')) {
+  if (region === '' || !everyCharacter(region, isRegionCharacter)) {
     throw new AwsEvidenceError(`AWS_REGION is not the name of a region: ${JSON.stringify(region)}`)
   }
   const { accessKeyId, secretAccessKey, sessionToken } = request.credentials ?? (await findCredentials(region))
@@ -66,6 +96,7 @@ export async function gatherAwsEvidence(request: {
 }
 
 async function sign(signing: ConstructorParameters<typeof AwsV4Signer>[0]): Promise<Record<string, string>> {
+  const { AwsV4Signer } = await import('aws4fetch')
   try {
     return Object.fromEntries((await new AwsV4Signer(signing).sign()).headers)
   } catch {
