@@ -54,6 +54,7 @@ const ARROWS: Record<string, readonly string[]> = {
   'runner/evidence': ['protocol', 'node', 'runner/log', 'runner/environment'],
   'runner/renewal': [
     'protocol',
+    'node',
     'runner/log',
     'runner/exit',
     'runner/environment',

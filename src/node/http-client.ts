@@ -1,9 +1,10 @@
 // One HTTP request and its whole answer, bounded in time and bytes, and in one line why there is none. Never follows a
 // redirect, never reuses a connection.
 
-import { request as httpRequest } from 'node:http'
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { printable } from '../protocol/labels.ts'
+import { readUpTo } from '../protocol/bounded.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import { agentFor, causeOf, isUnknownCa, ProxyError, untrusted } from './proxy-agent.ts'
 import type { ProxyRules } from './proxy-rules.ts'
@@ -36,48 +37,35 @@ export interface HttpAnswer {
 }
 
 /** The error is one line for an operator: which hop failed and how. Never rejects. */
-export function exchange(url: URL, network: Network, sent: HttpRequest): Promise<Result<HttpAnswer, string>> {
+export async function exchange(url: URL, network: Network, sent: HttpRequest): Promise<Result<HttpAnswer, string>> {
   const { method, headers, body = '', timeout, limit } = sent
   const over = AbortSignal.timeout(timeout)
   const signal = sent.signal === undefined ? over : AbortSignal.any([sent.signal, over])
-  return new Promise((resolve) => {
-    const fail = (error: unknown): void =>
-      resolve(err(over.aborted ? `no answer within ${timeout / 1000} s` : failureText(error, url, network)))
+  try {
     const request = (url.protocol === 'http:' ? httpRequest : httpsRequest)(url, {
       method,
       agent: agentFor(url, { rules: network.rules, roots: network.extraRoots(), signal }),
       signal,
       headers: { ...headers, 'content-length': Buffer.byteLength(body), 'accept-encoding': 'identity' },
     })
-    request.on('error', fail)
-    request.on('response', (response) => {
-      const chunks: Buffer[] = []
-      let size = 0
-      response.on('data', (chunk: Buffer) => {
-        size += chunk.length
-        if (size <= limit) return chunks.push(chunk)
-        // The last chunk would end the answer all the same.
-        fail(new Error(`the answer is over ${limit / 1024} KiB`))
-        return request.destroy()
-      })
-      response.on('error', fail)
-      response.on('end', () => {
-        const header = (name: string) => response.headers[name]?.toString()
-        resolve(ok({ status: response.statusCode ?? 0, body: Buffer.concat(chunks), header }))
-      })
-    })
+    // Those before the answer reject `once`, those within it the reading; what comes still later is nobody's.
+    request.on('error', () => {})
     request.end(body)
-  })
+    const [response]: IncomingMessage[] = await once(request, 'response')
+    const whole = await readUpTo(response ?? null, limit)
+    if (whole === null) return err(`${url.host}: the answer is over ${limit / 1024} KiB`)
+    const header = (name: string) => response?.headers[name]?.toString()
+    return ok({ status: response?.statusCode ?? 0, body: whole, header })
+  } catch (error) {
+    if (over.aborted && !(error instanceof ProxyError)) return err(`no answer within ${timeout / 1000} s`)
+    return err(failureText(error, url, network))
+  }
 }
-
-/** The names in a certificate are its owner's to choose, and there may be many. */
-const CAUSE_CHARACTERS = 300
 
 /** A network error in one line that names the hop; the hosts are ours to name, the rest is Node's own wording. */
 export function failureText(error: unknown, url: URL, { rootsVariable }: Pick<Network, 'rootsVariable'>): string {
   if (!(error instanceof Error)) return `no connection to ${url.host}`
   const advice = `: if the CA is yours, set ${rootsVariable} to its certificate`
   if (isUnknownCa(error)) return `the certificate of ${url.host} ${untrusted(error)}${advice}`
-  const cause = printable(causeOf(error).slice(0, CAUSE_CHARACTERS))
-  return `${url.host}: ${cause}${error instanceof ProxyError && error.unknownCa ? advice : ''}`
+  return `${url.host}: ${causeOf(error)}${error instanceof ProxyError && error.unknownCa ? advice : ''}`
 }

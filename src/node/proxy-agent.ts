@@ -6,6 +6,7 @@ import { Agent as HttpsAgent, type RequestOptions } from 'node:https'
 import { isIP, connect as netConnect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls, { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls'
+import { printable } from '../protocol/labels.ts'
 import { bareHost, type HttpProxy, type ProxyRules, proxyFor } from './proxy-rules.ts'
 
 export interface Outgoing {
@@ -45,10 +46,14 @@ export const isUnknownCa = ({ code = '' }: NodeJS.ErrnoException): boolean => UN
 export const untrusted = ({ code }: NodeJS.ErrnoException): string =>
   `is not from a CA that this machine trusts (${code})`
 
-/** Node's own wording. */
+/** The names in a certificate are its owner's to choose, and there may be many. */
+const CAUSE_CHARACTERS = 400
+
+/** Node's own wording, in one printable line. */
 export function causeOf(error: NodeJS.ErrnoException): string {
   // A name with both kinds of address fails with one error for each, and no message.
-  return error.message.trim() || (error.code ?? error.name)
+  const cause = error.message.trim() || (error.code ?? error.name)
+  return printable(cause.slice(0, CAUSE_CHARACTERS))
 }
 
 /**
@@ -105,7 +110,7 @@ const serverName = (host: string): string => (isIP(host) === 0 ? bareHost(host) 
 
 const hostAndPort = (host: string, port: number): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`
 
-/** CONNECT (RFC 9110 §9.3.6). Rejects with a `ProxyError`, or where `signal` aborts. */
+/** CONNECT (RFC 9110 §9.3.6). Rejects with a `ProxyError`, also where `signal` aborts. */
 function throughProxy(
   proxy: HttpProxy,
   { host, port }: { readonly host: string; readonly port: number },
@@ -145,9 +150,8 @@ function throughProxy(
       reject(new ProxyError(proxy, `refused CONNECT with ${statusCode}${why}`))
     })
     request.on('error', (error: NodeJS.ErrnoException) => {
-      if (signal.aborted) return reject(error)
       const cause = isUnknownCa(error) ? `its certificate ${untrusted(error)}` : causeOf(error)
-      reject(new ProxyError(proxy, `${reached}: ${cause}`, isUnknownCa(error)))
+      reject(new ProxyError(proxy, `${reached}: ${signal.aborted ? 'no answer in time' : cause}`, isUnknownCa(error)))
     })
     request.end()
   })

@@ -184,12 +184,12 @@ export class Agent {
     const { clocks, random } = this.#system
     const log = this.#log
     const clock: Clock = () => clocks.now().wall
-    const { enrollUrl, evidence, instanceId, provisioned } = config
+    const { enrollUrl, evidence, instanceId, network, provisioned } = config
     return new Promise((resolve) => {
       const parts: RotatorParts = {
         policy: policyOf(config, clock),
         evidence,
-        client: enrollUrl === null ? null : enrollClient(enrollUrl, post, clock, instanceId),
+        client: enrollUrl === null ? null : enrollClient(enrollUrl, network, post, clock, instanceId),
         store,
         clocks,
         random,

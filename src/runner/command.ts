@@ -1,5 +1,7 @@
 // Runs `muster runner`: the runner as a process, with its signals, exit code and help.
 
+import http from 'node:http'
+import { directAgent } from '../node/proxy-agent.ts'
 import { CONFIGURABLE_MODES } from '../protocol/modes.ts'
 import { readArguments } from './environment/arguments.ts'
 import { EVIDENCE_HELP } from './evidence/registry.ts'
@@ -16,6 +18,9 @@ export async function runRunner(args: readonly string[]): Promise<void> {
 const FLUSH_TIMEOUT = 500
 
 async function run(options: RunnerOptions): Promise<void> {
+  // The AWS SDK asks the machine's own metadata endpoint by this one. Behind a proxy, as NODE_USE_ENV_PROXY would have
+  // it, another machine answers with the credentials of its own.
+  http.globalAgent = directAgent()
   const runner = new Runner({ ...options, log: (line) => process.stdout.write(line) })
   let signalled = false
   // As the first process of a container it has no default action for signals.
@@ -61,7 +66,8 @@ Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate
   RUNNER_ID                  as --runner-id
   RUNNER_INSTANCE_ID         a label for logs and the fleet; default: the host name
   RUNNER_HEALTH_PORT         serves /healthz and /readyz
-  HTTPS_PROXY, NO_PROXY      honoured for enrollment and tunnel
+  HTTPS_PROXY, ALL_PROXY, NO_PROXY
+                             honoured for all that leaves, as curl does
 
 Exit codes
    0  stopped (SIGTERM, SIGINT) or drained

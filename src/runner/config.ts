@@ -2,6 +2,8 @@
 
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import type { Network } from '../node/http-client.ts'
+import { DIRECT, proxyRules } from '../node/proxy-rules.ts'
 import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
 import { ENROLL_PATH, TUNNEL_PATH } from '../protocol/paths.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
@@ -12,9 +14,7 @@ import type { Settings } from './environment/settings.ts'
 import { EVIDENCE_VARIABLES, type EvidenceConfig, readEvidenceConfig } from './evidence/registry.ts'
 import type { DeclaredIdentity } from './identity/identity.ts'
 import { readProvisionedSource } from './identity/provisioned.ts'
-import type { Network } from './net/connection.ts'
-import { NO_PROXY_AT_ALL, readProxySettings } from './net/proxy.ts'
-import { readExtraRoots } from './net/tls.ts'
+import { readExtraRoots } from './net/extra-roots.ts'
 import type { BootConfig } from './renewal/boot.ts'
 
 export interface Config extends BootConfig, DeclaredIdentity {
@@ -68,7 +68,7 @@ export function readConfig(
   const secretsDir = settings.text('RUNNER_SECRETS_DIR')
   const renewal = settings.choice('RUNNER_CERT_RENEWAL', ['on', 'off'])
   const identityDir = settings.text('RUNNER_IDENTITY_DIR')
-  const proxies = readProxySettings(env)
+  const rules = proxyRules(env)
   const runnerId = flags.runnerId || settings.text('RUNNER_ID')
   const instanceId = readInstanceId(settings)
   if (provisioned === null && !settings.has('RUNNER_ENROLL_URL')) mistakes.push(NO_IDENTITY)
@@ -78,13 +78,13 @@ export function readConfig(
   if (secretsDir !== null && !settings.has('RUNNER_TENANT')) {
     mistakes.push('RUNNER_SECRETS_DIR requires RUNNER_TENANT, which names the folder in it')
   }
-  if ('fault' in proxies) mistakes.push(proxies.fault)
+  if (!rules.ok) mistakes.push(rules.error)
   mistakes.push(...mountMistakes(flags.mounts ?? [], guardedFolders(evidence, identityDir, settings, certificates)))
   return {
     enrollUrl,
     // Neither stand-in is used: there is a mistake for each.
     tunnelUrl: tunnelUrl ?? new URL('https://muster.invalid'),
-    network: { proxies: 'fault' in proxies ? NO_PROXY_AT_ALL : proxies, extraRoots },
+    network: { rules: rules.ok ? rules.value : DIRECT, extraRoots, rootsVariable: 'RUNNER_CA_PEM' },
     evidence,
     provisioned,
     tenant,

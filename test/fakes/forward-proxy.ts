@@ -6,7 +6,18 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { SubjectAlternativeNameExtension, X509CertificateGenerator } from '@peculiar/x509'
+import type { Network } from '../../src/node/http-client.ts'
+import { DIRECT, type ProxyRules, proxyRules } from '../../src/node/proxy-rules.ts'
 import { generateP256, pem } from './ca-forge.ts'
+
+/** Of a machine whose environment names no proxy and no root. */
+export const directly: Network = { rules: DIRECT, extraRoots: () => null, rootsVariable: 'RUNNER_CA_PEM' }
+
+export function rulesOf(env: NodeJS.ProcessEnv): ProxyRules {
+  const rules = proxyRules(env)
+  if (!rules.ok) throw new Error(rules.error)
+  return rules.value
+}
 
 /** PEM; each is its own root. */
 export interface SelfSigned {

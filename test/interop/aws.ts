@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { systemClock } from '../../src/protocol/time.ts'
 import { type AwsCredentials, gatherAwsEvidence } from '../../src/runner/evidence/aws-sts.ts'
 import { PROJECT, type RunningEdge, startEdge } from '../end-to-end/edge.ts'
+import { directly } from '../fakes/forward-proxy.ts'
 import { enrollBody, makeRequester } from '../fakes/requester.ts'
 import { type Check, cacheFolder, type Peer, run, runs, startServer } from './peer.ts'
 
@@ -87,7 +88,10 @@ const SIGNERS: Record<string, Signer> = {
       await run(process.execPath, [script('sign_sdk.mjs'), join(folder, 'sdk'), REGION, nonce], variables(credentials)),
     ),
   'our runner': async (credentials, nonce) => {
-    const { mode: _, ...sent } = await gatherAwsEvidence({ region: REGION, nonce, now: systemClock(), credentials })
+    const { mode: _, ...sent } = await gatherAwsEvidence({
+      ...{ region: REGION, nonce, now: systemClock(), credentials },
+      network: directly,
+    })
     return sent
   },
 }

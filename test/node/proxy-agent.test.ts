@@ -11,8 +11,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { WebSocket, WebSocketServer } from 'ws'
 import { exchange } from '../../src/node/http-client.ts'
 import { agentFor, directAgent, type Outgoing, ProxyAgent } from '../../src/node/proxy-agent.ts'
-import { type ProxyRules, proxyRules } from '../../src/node/proxy-rules.ts'
-import { ForwardProxy, type SelfSigned, selfSigned } from '../fakes/forward-proxy.ts'
+import { directly, ForwardProxy, rulesOf, type SelfSigned, selfSigned } from '../fakes/forward-proxy.ts'
 
 const never = new AbortController().signal
 
@@ -72,12 +71,6 @@ afterEach(() => {
   for (const one of open.splice(0)) one.close()
 })
 
-function rulesOf(env: NodeJS.ProcessEnv): ProxyRules {
-  const rules = proxyRules(env)
-  if (!rules.ok) throw new Error(rules.error)
-  return rules.value
-}
-
 const both = (): string => behind.cert + proxyTls.cert
 const outgoing = (env: NodeJS.ProcessEnv, roots: string | null = both()): Outgoing => ({
   rules: rulesOf(env),
@@ -89,7 +82,7 @@ const tlsProxy = (credentials = '') => ({ HTTPS_PROXY: `https://${credentials}lo
 
 /** The answer, or in one line why there is none. */
 async function ask(url: string, env: NodeJS.ProcessEnv, roots: string | null = both(), timeout = 10_000) {
-  const network = { rules: rulesOf(env), extraRoots: () => roots, rootsVariable: 'RUNNER_CA_PEM' }
+  const network = { ...directly, rules: rulesOf(env), extraRoots: () => roots }
   const answer = await exchange(new URL(url), network, { method: 'GET', headers: {}, timeout, limit: 1024 })
   return answer.ok ? JSON.parse(Buffer.from(answer.value.body).toString()) : answer.error
 }
@@ -250,7 +243,9 @@ describe('the hop that fails is named', () => {
   test('a proxy that keeps silent ends with the attempt, its connection closed', async () => {
     const closed = Promise.withResolvers<void>()
     proxy.answer = (socket: Socket) => socket.resume().on('end', () => closed.resolve())
-    expect(await ask('https://far.test/', plainProxy(), null, 300)).toBe('no answer within 0.3 s')
+    expect(await ask('https://far.test/', plainProxy(), null, 300)).toBe(
+      `far.test: the proxy 127.0.0.1:${proxy.port} (HTTPS_PROXY) does not answer CONNECT: no answer in time`,
+    )
     await closed.promise
   })
 })
@@ -282,6 +277,12 @@ describe('this machine is never asked through a proxy', () => {
 test('without a proxy the target is reached directly, its trailing dot only for DNS', async () => {
   expect(await ask(`https://far.test.:${targetPort}/`, {})).toMatchObject({ sni: 'far.test' })
   expect(looked).toEqual(['far.test.'])
+})
+
+test('a header that cannot be sent is told without its value', async () => {
+  const sent = { method: 'GET', headers: { authorization: 'hush\n' }, timeout: 1000, limit: 1024 } as const
+  const answer = await exchange(new URL('http://127.0.0.1:9/'), directly, sent)
+  expect(answer).toEqual({ ok: false, error: '127.0.0.1:9: Invalid character in header content ["authorization"]' })
 })
 
 test('an answer that is too long, and one that is cut off', async () => {

@@ -67,6 +67,18 @@ describe('messages, word for word', () => {
     expect(await mistakesOf(env)).toEqual([NO_IDENTITY])
   })
 
+  test.each(['https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'])(
+    'of a proxy in %s that is none, with nothing of its value',
+    async (name) => {
+      for (const value of ['socks5://user:hush@proxy.test', 'http://user:1/hush@proxy.test', 'http://user:hush@']) {
+        expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't', [name]: value })).toEqual([
+          `${name} is not the URL of an HTTP proxy, such as http://proxy.example:3128`,
+        ])
+      }
+      expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't', [name]: 'http://user:p%zz@proxy.test:3128' })).toEqual([])
+    },
+  )
+
   test('all of them at once, a line each', async () => {
     const env = {
       RUNNER_ENROLL_URL: '',

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -275,6 +276,39 @@ describe('against a control plane that is told what to do', () => {
     await sleep(100)
     other.child.kill('SIGTERM')
     expect(await other.exited).toBe(143)
+  })
+
+  test('a proxy that is none ends it with 78, and its password is nowhere', async () => {
+    const runner = run({ ...env(), all_proxy: 'socks5://user:hush@proxy.test:1080' })
+    expect(await runner.exited).toBe(78)
+    expect(runner.lines.at(-1)?.message).toContain('all_proxy is not the URL of an HTTP proxy')
+    expect(runner.text.join('\n')).not.toContain('hush')
+  })
+
+  test('the metadata endpoint of the machine is asked directly, even where Node itself is told to use a proxy', async () => {
+    const asked: string[] = []
+    const server = createHttpServer((request, response) => {
+      asked.push(request.url ?? '')
+      const expiration = '2099-01-01T00:00:00Z'
+      const credentials = { AccessKeyId: 'A', SecretAccessKey: 's', Token: 't', Expiration: expiration }
+      response.end(request.url?.endsWith('/runner') ? JSON.stringify(credentials) : 'runner')
+    })
+    listening.push(server)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const [proxy] = await silent()
+    const enrolled = Promise.withResolvers<void>()
+    plane.respond = () => {
+      enrolled.resolve()
+      return undefined
+    }
+    run({
+      ...{ RUNNER_ENROLL_URL: plane.url, RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' },
+      ...{ AWS_CONFIG_FILE: '/nonexistent', AWS_SHARED_CREDENTIALS_FILE: '/nonexistent', HOME: scratch() },
+      AWS_EC2_METADATA_SERVICE_ENDPOINT: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      ...{ NODE_USE_ENV_PROXY: '1', HTTP_PROXY: proxy, HTTPS_PROXY: proxy },
+    })
+    await enrolled.promise
+    expect(asked).toContain('/latest/meta-data/iam/security-credentials/runner')
   })
 
   test('a SIGTERM while credentials or a proxy are waited for ends it within five seconds', async () => {

@@ -1,7 +1,7 @@
 // Reads the runner's variables one by one and collects what is wrong with them. A mistake names the variable and never
 // quotes its value: it may be a token that was put into the wrong one.
 
-import { isIPv4 } from 'node:net'
+import { isLoopback } from '../../node/proxy-rules.ts'
 import { isLabel } from '../../protocol/labels.ts'
 
 export class Settings {
@@ -100,10 +100,3 @@ export class Settings {
 
 export const isQuoted = (value: string): boolean =>
   value.length > 1 && (value[0] === '"' || value[0] === "'") && value.at(-1) === value[0]
-
-/** Whether a host is this machine itself, where plain http may go. `hostname` as the URL class gives it. */
-export const isLoopback = (hostname: string): boolean =>
-  hostname === 'localhost' ||
-  hostname.endsWith('.localhost') ||
-  hostname === '[::1]' ||
-  (isIPv4(hostname) && hostname.startsWith('127.'))

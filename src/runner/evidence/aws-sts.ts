@@ -2,6 +2,8 @@
 // place.
 
 import type { AwsV4Signer } from 'aws4fetch'
+import type { Network } from '../../node/http-client.ts'
+import { directAgent, isUnknownCa, ProxyAgent, ProxyError, untrusted } from '../../node/proxy-agent.ts'
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
@@ -37,16 +39,16 @@ export const awsSts: EvidenceMode = {
       path: settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE'),
       modeAt: () => 'aws-sts',
       missingAt: () => null,
-      gather: (nonce, now) => gather(region, nonce, now),
+      gather: (nonce, now, network) => gather({ region, nonce, now, network }),
     })
   },
 }
 
 const isRegionCharacter = (c: string): boolean => isLowerOrDigit(c) || c === '-'
 
-async function gather(region: string, nonce: string, now: EpochMilliseconds): Promise<Result<Evidence, string>> {
+async function gather(request: AwsRequest): Promise<Result<Evidence, string>> {
   try {
-    return ok({ attestation: { ...(await gatherAwsEvidence({ region, nonce, now })) }, described: { region } })
+    return ok({ attestation: { ...(await gatherAwsEvidence(request)) }, described: { region: request.region } })
   } catch (error) {
     if (error instanceof AwsEvidenceError) return err(error.message)
     throw error
@@ -60,22 +62,26 @@ const CHAIN_TIMEOUT = milliseconds(4500)
 
 const BODY = 'Action=GetCallerIdentity&Version=2011-06-15'
 
+interface AwsRequest {
+  readonly region: string
+  readonly nonce: string
+  readonly now: EpochMilliseconds
+  readonly credentials?: AwsCredentials
+  /** How STS and SSO are reached, where the credentials come from them. */
+  readonly network: Network
+}
+
 /**
  * Signs with credentials found anew each time, so that a later enrollment never stands on expired ones: enrollments
  * are rare, and the endpoints keep their own cache. `nonce` is what binds the evidence to the key of the CSR.
  * Throws `AwsEvidenceError`.
  */
-export async function gatherAwsEvidence(request: {
-  readonly region: string
-  readonly nonce: string
-  readonly now: EpochMilliseconds
-  readonly credentials?: AwsCredentials
-}): Promise<AwsEvidence> {
-  const { region, nonce, now } = request
+export async function gatherAwsEvidence(request: AwsRequest): Promise<AwsEvidence> {
+  const { region, nonce, now, network } = request
   if (region === '' || !everyCharacter(region, isRegionCharacter)) {
     throw new AwsEvidenceError(`AWS_REGION is not the name of a region: ${JSON.stringify(region)}`)
   }
-  const { accessKeyId, secretAccessKey, sessionToken } = request.credentials ?? (await findCredentials(region))
+  const { accessKeyId, secretAccessKey, sessionToken } = request.credentials ?? (await findCredentials(region, network))
   const url = new URL(`https://sts.${region}.amazonaws.com/`)
   const headers = await sign({
     url: url.href,
@@ -109,24 +115,32 @@ async function sign(signing: ConstructorParameters<typeof AwsV4Signer>[0]): Prom
 const basicFormat = (time: EpochMilliseconds): string =>
   `${new Date(time).toISOString().slice(0, 19).replaceAll('-', '').replaceAll(':', '')}Z`
 
-/** The SDK's default chain: environment, profile (SSO, process), web identity (IRSA), container (ECS, EKS), IMDS. */
-async function findCredentials(region: string): Promise<AwsCredentials> {
+/**
+ * The SDK's default chain: environment, profile (SSO, process), web identity (IRSA), container (ECS, EKS), IMDS. What it
+ * asks over the network obeys the proxy's rules; the container's and the machine's own endpoints it asks directly.
+ */
+async function findCredentials(region: string, { rules, extraRoots, rootsVariable }: Network): Promise<AwsCredentials> {
   // Loaded on use: the SDK costs more memory than the rest of a runner that never needs it.
   const { fromNodeProviderChain } = await import('@aws-sdk/credential-providers')
+  const over = new AbortController()
+  const httpsAgent = new ProxyAgent({ rules, roots: extraRoots(), signal: over.signal })
   const chain = fromNodeProviderChain({
     timeout: ENDPOINT_TIMEOUT,
     maxRetries: 0,
     // The chain's own warnings would go to the console beside our JSON lines.
     logger: SILENT,
-    // Not clientConfig: that would also move SSO away from its own region.
+    // No region here: that would also move SSO away from its own.
+    clientConfig: { requestHandler: { httpAgent: directAgent(), httpsAgent } },
     parentClientConfig: { region },
   })
   try {
     return await within(CHAIN_TIMEOUT, chain())
   } catch (error) {
     throw new AwsEvidenceError(
-      `no AWS credentials: tried ${sourcesTried().join(', ')}; the SDK says: ${causeOf(error)}`,
+      `no AWS credentials: tried ${sourcesTried().join(', ')}; the SDK says: ${causeOf(error, rootsVariable)}`,
     )
+  } finally {
+    over.abort()
   }
 }
 
@@ -165,8 +179,11 @@ function sourcesTried(): string[] {
  * What the SDK or AWS worded itself. Anything else is named, not quoted: a parser's error quotes what it parsed, a
  * `credential_process`'s its command line.
  */
-function causeOf(error: unknown): string {
+function causeOf(error: unknown, rootsVariable: string): string {
   if (!(error instanceof Error)) return 'unknown'
+  const advice = `: if the CA is yours, set ${rootsVariable} to its certificate`
+  if (isUnknownCa(error)) return `the certificate of AWS ${untrusted(error)}${advice}`
+  if (error instanceof ProxyError) return `${error.message}${error.unknownCa ? advice : ''}`
   const worded = error instanceof AwsEvidenceError || WORDED.includes(error.name) || '$fault' in error
   const quotes = error.message.includes('JSON') || error.message.startsWith('Command failed')
   if (!worded || quotes) return 'code' in error && typeof error.code === 'string' ? error.code : error.name

@@ -1,6 +1,7 @@
 // What a runner needs of a mode: its variables, its help, and the evidence for each attempt. One mode a file, listed
 // in registry.ts.
 
+import type { Network } from '../../node/http-client.ts'
 import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
@@ -22,8 +23,11 @@ export interface EvidenceSource {
   readonly modeAt: (now: EpochMilliseconds) => ConfigurableMode
   /** What is wrong at `now` with the file, as its message; null where there is nothing to wait for. */
   readonly missingAt: (now: EpochMilliseconds) => string | null
-  /** For one attempt; `nonce` is the one of the request's key. The error says why there is none now. */
-  readonly gather: (nonce: string, now: EpochMilliseconds) => Promise<Result<Evidence, string>>
+  /**
+   * For one attempt; `nonce` is the one of the request's key, `network` how to reach who vouches. The error says why
+   * there is none now.
+   */
+  readonly gather: (nonce: string, now: EpochMilliseconds, network: Network) => Promise<Result<Evidence, string>>
 }
 
 /** What the environment gives beside or in place of a variable of the mode's own. */

@@ -1,5 +1,6 @@
 // Asks POST /api/enroll for a certificate, with evidence or with the certificate that is to be renewed.
 
+import type { Network } from '../../node/http-client.ts'
 import { PROTOCOL_VERSION } from '../../protocol/enroll.ts'
 import { ENROLL_PATH } from '../../protocol/paths.ts'
 import { err, type Result } from '../../protocol/result.ts'
@@ -27,7 +28,7 @@ export interface EnrollClient {
   readonly renew: (identity: Identity, request: RequestKey, signal: AbortSignal) => Promise<Attempt>
 }
 
-export function enrollClient(url: URL, post: Post, clock: Clock, instanceId: string): EnrollClient {
+export function enrollClient(url: URL, network: Network, post: Post, clock: Clock, instanceId: string): EnrollClient {
   const address = new URL(ENROLL_PATH, url)
 
   async function send(
@@ -53,7 +54,7 @@ export function enrollClient(url: URL, post: Post, clock: Clock, instanceId: str
 
   return {
     async enroll(source, request, signal) {
-      const evidence = await source.gather(request.nonce, clock())
+      const evidence = await source.gather(request.nonce, clock(), network)
       if (!evidence.ok) return failed(evidence.error)
       if (signal.aborted) return failed('stopped')
       return send(evidence.value.attestation, evidence.value.described, request, null, signal)

@@ -1,11 +1,12 @@
 // Reads the response of POST /api/enroll: a certificate, a refusal of the control plane, or neither. Only a problem
 // document with a known code is a verdict; a proxy's page never is. No I/O.
 
+import type { HttpAnswer } from '../../node/http-client.ts'
 import type { RefusalCode } from '../../protocol/refusals.ts'
 import { err, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
 import { parseRetryAfter } from '../net/backoff.ts'
-import { type HttpAnswer, jsonOf, type Problem, parseProblem, type RequestFailure, requestFailed } from '../net/http.ts'
+import { jsonOf, type Problem, parseProblem, type RequestFailure, requestFailed } from '../net/http.ts'
 import { type Enrolled, type Expected, readEnrolled } from './enrolled.ts'
 
 /** What a failure means for the runner; `later`: nothing, it is to be tried again with the same key. */

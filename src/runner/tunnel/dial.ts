@@ -2,9 +2,10 @@
 // ready.
 
 import { X509Certificate } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
-import type { SecureContext } from 'node:tls'
+import type { Agent, IncomingMessage } from 'node:http'
 import { WebSocket } from 'ws'
+import { failureText, type Network } from '../../node/http-client.ts'
+import { agentFor } from '../../node/proxy-agent.ts'
 import { readUpTo } from '../../protocol/bounded.ts'
 import { TUNNEL_FRAME_BYTES } from '../../protocol/limits.ts'
 import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
@@ -23,18 +24,9 @@ import {
   TUNNEL_VERSION,
 } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
-import { signText } from '../identity/keys.ts'
+import { keyPem, signText } from '../identity/keys.ts'
 import { causeOf } from '../log.ts'
-import { connector, type Network } from '../net/connection.ts'
-import {
-  ATTEMPT_TIMEOUT,
-  failureText,
-  type Post,
-  parseProblem,
-  type RequestResult,
-  requestFailed,
-} from '../net/http.ts'
-import { tlsContext } from '../net/tls.ts'
+import { ATTEMPT_TIMEOUT, type Post, parseProblem, type RequestResult, requestFailed } from '../net/http.ts'
 import { ReadySocket, type TunnelSocket } from './socket.ts'
 
 /** One attempt; never rejects. A failure without a status: there was no answer to the upgrade, or no ready frame. */
@@ -80,20 +72,20 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
     headers: Headers,
     signal: AbortSignal,
   ): Promise<RequestResult<TunnelSocket>> {
-    let context: SecureContext
+    const end = new AbortController()
+    let agent: Agent
     try {
-      context = tlsContext(network.extraRoots, identity)
+      const client = { certificate: identity.certificate + identity.chain, key: keyPem(identity.key) }
+      agent = agentFor(url, { rules: network.rules, roots: network.extraRoots(), client, signal: end.signal })
     } catch (error) {
       // What OpenSSL says of a certificate quotes nothing of it.
       return requestFailed(`TLS takes no such certificate: ${causeOf(error)}`)
     }
-    const end = new AbortController()
     return new Promise((resolve) => {
       const address = new URL(url)
       address.protocol = plain ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
-        // ws hands every option on to node:http, which takes a connection that is made later.
-        createConnection: connector(url, network, context, end.signal) as never,
+        agent,
         headers: { ...headers, 'user-agent': 'muster-runner' },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,
@@ -112,7 +104,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       const stop = (): void => failed('stopped')
       const limit = setTimeout(() => failed('no ready frame in time'), ATTEMPT_TIMEOUT * 2)
       signal.addEventListener('abort', stop)
-      socket.on('error', (error) => failed(failureText(error, url)))
+      socket.on('error', (error) => failed(failureText(error, url, network)))
       socket.on('close', (code) => failed(`closed with ${code} before it was ready`))
       socket.on('unexpected-response', async (_request, response) => settle(await readRefusal(response)))
       socket.on('open', () => socket.send(frameText({ type: 'hello', version: TUNNEL_VERSION, instanceId })))

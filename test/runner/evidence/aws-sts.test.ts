@@ -1,16 +1,21 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { Network } from '../../../src/node/http-client.ts'
 import { epochMilliseconds } from '../../../src/protocol/time.ts'
 import { type AwsEvidence, AwsEvidenceError, gatherAwsEvidence } from '../../../src/runner/evidence/aws-sts.ts'
+import { directly, ForwardProxy, rulesOf, selfSigned } from '../../fakes/forward-proxy.ts'
 import { type FakeKey, fakeSts } from '../../fakes/sts.ts'
 
 const now = epochMilliseconds(Date.UTC(2026, 2, 1, 12))
 const nonce = 'N'.repeat(64)
-const gather = (): Promise<AwsEvidence> => gatherAwsEvidence({ region: 'sa-east-1', nonce, now })
+const gather = (network = directly): Promise<AwsEvidence> =>
+  gatherAwsEvidence({ region: 'sa-east-1', nonce, now, network })
 
 const identity = { arn: 'arn:aws:sts::111122223333:assumed-role/runner/s1', userId: 'AROAEXAMPLE:s1' }
 const key: FakeKey = {
@@ -103,7 +108,13 @@ test('credentials of the environment sign the nonce, the session token and the c
 
 test('a standing key sends no session token', async () => {
   const { sessionToken: _, ...standing } = key
-  const evidence = await gatherAwsEvidence({ region: 'sa-east-1', nonce, now, credentials: standing })
+  const evidence = await gatherAwsEvidence({
+    region: 'sa-east-1',
+    nonce,
+    now,
+    network: directly,
+    credentials: standing,
+  })
   expect(evidence.headers).not.toHaveProperty('x-amz-security-token')
   await verify(evidence, standing)
 })
@@ -139,19 +150,21 @@ test('the container endpoint is reached with its token read anew, as EKS Pod Ide
   expect(seen).toEqual(['first', 'second'])
 })
 
+/** What STS answers to a call that assumes a role. */
+const assumed = (action: string, { accessKeyId, secretAccessKey, sessionToken }: FakeKey): string =>
+  `<${action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><${action}Result><Credentials>
+  <AccessKeyId>${accessKeyId}</AccessKeyId><SecretAccessKey>${secretAccessKey}</SecretAccessKey>
+  <SessionToken>${sessionToken}</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration>
+  </Credentials></${action}Result></${action}Response>`
+
 test('web identity is reached, as IRSA sets it up, and asks STS of the region of the evidence', async () => {
   const asked: string[] = []
   const origin = await serve(async (request, response) => {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)
     asked.push(Buffer.concat(chunks).toString())
-    const { accessKeyId, secretAccessKey, sessionToken } = issued(asked.length)
     response.setHeader('content-type', 'text/xml')
-    response.end(`<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-      <AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>${accessKeyId}</AccessKeyId>
-      <SecretAccessKey>${secretAccessKey}</SecretAccessKey><SessionToken>${sessionToken}</SessionToken>
-      <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>
-    </AssumeRoleWithWebIdentityResponse>`)
+    response.end(assumed('AssumeRoleWithWebIdentity', issued(asked.length)))
   })
   const tokenFile = join(folder, 'token')
   vi.stubEnv('AWS_WEB_IDENTITY_TOKEN_FILE', tokenFile)
@@ -164,8 +177,8 @@ test('web identity is reached, as IRSA sets it up, and asks STS of the region of
   expect(asked).toEqual([expect.stringContaining('WebIdentityToken=a.b.c'), expect.stringContaining('=d.e.f')])
 })
 
-async function failure(): Promise<string> {
-  const error = await gather().catch((thrown: unknown) => thrown)
+async function failure(network = directly): Promise<string> {
+  const error = await gather(network).catch((thrown: unknown) => thrown)
   expect(error).toBeInstanceOf(AwsEvidenceError)
   return (error as AwsEvidenceError).message
 }
@@ -210,14 +223,131 @@ test('what an endpoint answers in place of credentials is not quoted', async () 
 
 test('credentials with a line end in them are not quoted', async () => {
   const broken = { ...key, sessionToken: 'hush\nhush' }
-  const gathering = gatherAwsEvidence({ region: 'sa-east-1', nonce, now, credentials: broken })
+  const gathering = gatherAwsEvidence({ region: 'sa-east-1', nonce, now, network: directly, credentials: broken })
   await expect(gathering).rejects.toThrow('a character that no header can carry')
   await expect(gathering).rejects.not.toThrow('hush')
+})
+
+describe('behind a proxy', () => {
+  const ROLE = 'arn:aws:iam::111122223333:role/runner'
+  let proxy: ForwardProxy
+  let network: Network
+  /** What each host behind the proxy was asked. */
+  const asked: string[] = []
+
+  /** AWS as it is in the region of the evidence and the one of SSO, and a proxy that alone leads there. */
+  beforeEach(async () => {
+    asked.length = 0
+    const hosts = ['sts.sa-east-1.amazonaws.com', 'portal.sso.us-east-1.amazonaws.com', 'oidc.us-east-1.amazonaws.com']
+    const tls = await selfSigned(...hosts.map((value) => ({ type: 'dns', value }) as const))
+    const aws = createTlsServer(tls, async (request, response) => {
+      let body = ''
+      for await (const chunk of request) body += chunk
+      const action = /Action=(\w+)/.exec(body)?.[1] ?? request.url?.split('?')[0] ?? ''
+      asked.push(`${request.headers.host} ${action}`)
+      response.setHeader('content-type', body.startsWith('Action=') ? 'text/xml' : 'application/json')
+      if (body.startsWith('Action=')) response.end(assumed(action, issued(1)))
+      else if (action === '/token') response.end('{"accessToken":"fresh","expiresIn":3600,"tokenType":"Bearer"}')
+      else response.end(JSON.stringify({ roleCredentials: { ...issued(1), expiration: Date.UTC(2099, 0, 1) } }))
+    })
+    await new Promise<void>((resolve) => aws.listen(0, '127.0.0.1', resolve))
+    proxy = await ForwardProxy.start((aws.address() as AddressInfo).port)
+    closing.push(() => {
+      proxy.close()
+      aws.close()
+      aws.closeAllConnections()
+    })
+    network = { ...directly, rules: through(`http://u:hush@127.0.0.1:${proxy.port}`), extraRoots: () => tls.cert }
+  })
+
+  const through = (HTTPS_PROXY: string) => rulesOf({ HTTPS_PROXY })
+
+  function webIdentity(): void {
+    writeFileSync(join(folder, 'token'), 'a.b.c')
+    vi.stubEnv('AWS_WEB_IDENTITY_TOKEN_FILE', join(folder, 'token'))
+    vi.stubEnv('AWS_ROLE_ARN', ROLE)
+  }
+
+  /** A session of `aws sso login`, which `expires` at a time. */
+  function ssoSession(expires: number): void {
+    const cache = join(folder, '.aws/sso/cache')
+    mkdirSync(cache, { recursive: true })
+    const session = {
+      ...{ accessToken: 'stale', expiresAt: new Date(expires).toISOString(), refreshToken: 'again' },
+      ...{ clientId: 'id', clientSecret: 'secret', registrationExpiresAt: '2099-01-01T00:00:00Z' },
+      ...{ startUrl: 'https://example.awsapps.com/start', region: 'us-east-1' },
+    }
+    writeFileSync(join(cache, `${createHash('sha1').update('work').digest('hex')}.json`), JSON.stringify(session))
+    writeFileSync(
+      join(folder, 'config'),
+      `[default]\nsso_session = work\nsso_account_id = 111122223333\nsso_role_name = Dev\n[sso-session work]\nsso_region = us-east-1\nsso_start_url = ${session.startUrl}\n`,
+    )
+    vi.stubEnv('HOME', folder)
+  }
+
+  test('web identity asks STS through it', async () => {
+    webIdentity()
+    expect(await verify(await gather(network), issued(1))).toBe('ASIAISSUED1')
+    expect(proxy.asked).toEqual(['sts.sa-east-1.amazonaws.com:443 u:hush'])
+    expect(asked).toEqual(['sts.sa-east-1.amazonaws.com AssumeRoleWithWebIdentity'])
+  })
+
+  test('a profile that assumes a role asks STS through it', async () => {
+    writeFileSync(join(folder, 'credentials'), '[base]\naws_access_key_id = AKIA1\naws_secret_access_key = s\n')
+    writeFileSync(join(folder, 'config'), `[default]\nrole_arn = ${ROLE}\nsource_profile = base\n`)
+    expect(await verify(await gather(network), issued(1))).toBe('ASIAISSUED1')
+    expect(proxy.asked).toEqual(['sts.sa-east-1.amazonaws.com:443 u:hush'])
+    expect(asked).toEqual(['sts.sa-east-1.amazonaws.com AssumeRole'])
+  })
+
+  test('SSO asks for its token and its credentials through it, in its own region', async () => {
+    ssoSession(Date.now() - 1000)
+    expect(await verify(await gather(network), issued(1))).toBe('ASIAISSUED1')
+    expect(asked).toEqual([
+      'oidc.us-east-1.amazonaws.com /token',
+      'portal.sso.us-east-1.amazonaws.com /federation/credentials',
+    ])
+    expect(proxy.asked).toHaveLength(2)
+  })
+
+  test('the endpoints of the container and of the machine are asked directly', async () => {
+    const origin = await serve((_, response) => response.end(written(issued(1))))
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${origin}/v1/credentials`)
+    expect(await verify(await gather(network), issued(1))).toBe('ASIAISSUED1')
+    expect(proxy.asked).toEqual([])
+  })
+
+  test('one that refuses, and one that is away, is named without its password', async () => {
+    webIdentity()
+    proxy.answer = (socket) => socket.end('HTTP/1.1 407 No\r\n\r\n')
+    const refused = await failure(network)
+    expect(refused).toMatch(/the SDK says: the proxy 127\.0\.0\.1:\d+ \(HTTPS_PROXY\) refused CONNECT with 407/)
+    const away = await failure({ ...network, rules: through('http://u:hush@127.0.0.1:9') })
+    expect(away).toContain('the SDK says: the proxy 127.0.0.1:9 (HTTPS_PROXY) cannot be reached: connect ECONNREFUSED')
+    expect(refused + away).not.toContain('hush')
+  })
+
+  test('a certificate that nobody here trusts is told, with the variable for it', async () => {
+    webIdentity()
+    expect(await failure({ ...network, extraRoots: () => null })).toContain(
+      'the certificate of AWS is not from a CA that this machine trusts (DEPTH_ZERO_SELF_SIGNED_CERT): if the CA is yours, set RUNNER_CA_PEM',
+    )
+  })
+
+  test('one that keeps silent ends with the chain, its connection closed', async () => {
+    webIdentity()
+    const closed = Promise.withResolvers<void>()
+    proxy.answer = (socket) => socket.resume().on('end', () => closed.resolve())
+    expect(await failure(network)).toContain('no answer within 4.5 s')
+    await closed.promise
+  })
 })
 
 test.each(['', 'us-east-1 ', 'us-east-1/', 'US-EAST-1', 'a.b'])(
   'a region of another form is refused: %j',
   async (region) => {
-    await expect(gatherAwsEvidence({ region, nonce, now, credentials: key })).rejects.toThrow('AWS_REGION')
+    await expect(gatherAwsEvidence({ region, nonce, now, network: directly, credentials: key })).rejects.toThrow(
+      'AWS_REGION',
+    )
   },
 )

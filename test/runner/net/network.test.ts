@@ -3,28 +3,27 @@
 import { EventEmitter } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createCa, createServerCertificate } from '../../../src/cli/ca/create.ts'
+import type { Network } from '../../../src/node/http-client.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { readConfig } from '../../../src/runner/config.ts'
 import { Settings } from '../../../src/runner/environment/settings.ts'
 import { type Identity, readIdentity } from '../../../src/runner/identity/identity.ts'
 import { newRequestKey } from '../../../src/runner/identity/keys.ts'
-import type { Network } from '../../../src/runner/net/connection.ts'
 import { poster, type RequestResult } from '../../../src/runner/net/http.ts'
-import { NO_PROXY_AT_ALL, proxyFor, readProxySettings } from '../../../src/runner/net/proxy.ts'
 import { dialer } from '../../../src/runner/tunnel/dial.ts'
 import { ReadySocket, type TunnelSocket } from '../../../src/runner/tunnel/socket.ts'
 import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
+import { directly, ForwardProxy, rulesOf, selfSigned } from '../../fakes/forward-proxy.ts'
 import { scratchDir } from '../harness.ts'
 
-const DIRECT: Network = { proxies: NO_PROXY_AT_ALL, extraRoots: () => null }
 const never = new AbortController().signal
 
 /** The first answer, or the complaint. */
-const say = (url: string, network = DIRECT, timeout = 300): Promise<string> =>
+const say = (url: string, network = directly, timeout = 300): Promise<string> =>
   poster(network, timeout)(new URL(url), '{}', never).then((answer) =>
     answer.ok ? `HTTP ${answer.value.status}` : answer.error.why,
   )
@@ -81,7 +80,7 @@ describe('an attempt', () => {
   })
 
   test('for a name that cannot be looked up names it (dns-enotfound)', async () => {
-    expect(await say('https://muster.invalid/api/enroll', DIRECT, 5000)).toContain('muster.invalid')
+    expect(await say('https://muster.invalid/api/enroll', directly, 5000)).toContain('muster.invalid')
   })
 
   test('never follows a redirect, even one that keeps method and body (http-308)', async () => {
@@ -112,15 +111,22 @@ describe('TLS', () => {
     plane.onUpgrade = () => undefined
   })
 
+  const startProxy = async (): Promise<ForwardProxy> => {
+    const proxy = await ForwardProxy.start(Number(new URL(plane.url).port))
+    open.push(proxy)
+    return proxy
+  }
+  const through = ({ port }: ForwardProxy) => rulesOf({ HTTPS_PROXY: `127.0.0.1:${port}` })
+
   test('of an unknown CA sends nothing and names RUNNER_CA_PEM (tls-intercept)', async () => {
-    expect(await say(`${plane.url}/api/enroll`, DIRECT, 5000)).toMatch(
+    expect(await say(`${plane.url}/api/enroll`, directly, 5000)).toMatch(
       /^the certificate of 127\.0\.0\.1:\d+ is not from a CA that this machine trusts \(SELF_SIGNED_CERT_IN_CHAIN\): if the CA is yours, set RUNNER_CA_PEM to its certificate$/,
     )
     expect(plane.requests).toEqual([])
   })
 
   test('of the CA in RUNNER_CA_PEM is trusted', async () => {
-    expect(await say(`${plane.url}/nowhere`, { ...DIRECT, extraRoots: () => root }, 5000)).toBe('HTTP 404')
+    expect(await say(`${plane.url}/nowhere`, { ...directly, extraRoots: () => root }, 5000)).toBe('HTTP 404')
   })
 
   test('of a CA that comes into RUNNER_CA_PEM later is trusted from then on, for enrollment and tunnel', async () => {
@@ -149,63 +155,44 @@ describe('TLS', () => {
 
   test('of the right CA and the wrong host is not', async () => {
     const url = plane.url.replace('127.0.0.1', 'other.localhost')
-    expect(await say(`${url}/api/enroll`, { ...DIRECT, extraRoots: () => root }, 5000)).toContain('other.localhost')
+    expect(await say(`${url}/api/enroll`, { ...directly, extraRoots: () => root }, 5000)).toContain('other.localhost')
     expect(plane.requests).toEqual([])
   })
 
   test('through a proxy that HTTPS_PROXY names, with its credentials, and around it where NO_PROXY says', async () => {
-    const asked: string[] = []
-    const proxy = createServer()
-    proxy.on('connect', (request, socket) => {
-      asked.push(`${request.url} ${request.headers['proxy-authorization']}`)
-      const through = connect(Number(new URL(plane.url).port), '127.0.0.1', () => {
-        socket.write('HTTP/1.1 200 OK\r\n\r\n')
-        through.pipe(socket).pipe(through)
-      })
-      socket.on('error', () => through.destroy())
-      through.on('error', () => socket.destroy())
-    })
-    const port = await listen(proxy)
-    const env = { HTTPS_PROXY: `http://user:p%40ss@127.0.0.1:${port}`, NO_PROXY: 'near.test' }
-    const proxies = readProxySettings(env)
-    if ('fault' in proxies) throw new Error(proxies.fault)
+    const proxy = await startProxy()
+    const env = { HTTPS_PROXY: `http://user:p%40ss@127.0.0.1:${proxy.port}`, NO_PROXY: 'near.test' }
+    const network = { ...directly, rules: rulesOf(env), extraRoots: () => root }
     // The name is the proxy's to look up; the certificate is not for it, so TLS ends there.
-    const complaint = await say('https://far.test:8443/api/enroll', { proxies, extraRoots: () => root }, 5000)
+    const complaint = await say('https://far.test:8443/api/enroll', network, 5000)
     expect(complaint).toContain("far.test. is not in the cert's altnames")
-    expect(asked).toEqual([`far.test:8443 Basic ${Buffer.from('user:p@ss').toString('base64')}`])
-    expect(await say('https://near.test/api/enroll', { proxies, extraRoots: () => root }, 5000)).toContain('near.test')
-    expect(asked).toHaveLength(1)
-    expect(await say(`${plane.url}/nowhere`, { proxies, extraRoots: () => root }, 5000)).toBe('HTTP 404')
-    expect(asked).toHaveLength(1)
+    expect(proxy.asked).toEqual(['far.test:8443 user:p@ss'])
+    expect(await say('https://near.test/api/enroll', network, 5000)).toContain('near.test')
+    expect(await say(`${plane.url}/nowhere`, network, 5000)).toBe('HTTP 404')
+    expect(proxy.asked).toHaveLength(1)
   })
 
   test('through a proxy that refuses says which', async () => {
-    const proxy = createServer()
-    proxy.on('connect', (_request, socket) => socket.end('HTTP/1.1 407 No\r\n\r\n'))
-    const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: () => null }, 5000)).toMatch(
-      /^far\.test: the proxy 127\.0\.0\.1:\d+ answered CONNECT with 407$/,
+    const proxy = await startProxy()
+    proxy.answer = (socket) => socket.end('HTTP/1.1 407 No\r\n\r\n')
+    expect(await say('https://far.test/api/enroll', { ...directly, rules: through(proxy) }, 5000)).toMatch(
+      /^far\.test: the proxy 127\.0\.0\.1:\d+ \(HTTPS_PROXY\) refused CONNECT with 407: /,
     )
   })
 
   test('through a proxy that never answers ends with the attempt, its connection closed', async () => {
-    const gone: Promise<unknown>[] = []
-    const asked = Promise.withResolvers<void>()
-    const proxy = createServer()
-    proxy.on('connect', (_request, socket) => {
-      socket.on('error', () => {}).resume()
-      gone.push(new Promise((resolve) => socket.on('end', resolve)))
-      asked.resolve()
-    })
-    const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-    expect(await say('https://far.test/api/enroll', { proxies, extraRoots: () => null })).toBe('no answer within 0.3 s')
-    await asked.promise
-    await gone[0]
+    const proxy = await startProxy()
+    const closed = Promise.withResolvers<void>()
+    proxy.answer = (socket) => socket.resume().on('end', () => closed.resolve())
+    expect(await say('https://far.test/api/enroll', { ...directly, rules: through(proxy) })).toMatch(
+      /^far\.test: the proxy 127\.0\.0\.1:\d+ \(HTTPS_PROXY\) does not answer CONNECT: no answer in time$/,
+    )
+    await closed.promise
   })
 
   describe('and the tunnel', () => {
     let identity: Identity
-    const dial = (network: Network = { ...DIRECT, extraRoots: () => root }): Promise<RequestResult<TunnelSocket>> => {
+    const dial = (network: Network = { ...directly, extraRoots: () => root }): Promise<RequestResult<TunnelSocket>> => {
       const url = new URL(plane.url)
       return dialer(url, network, poster(network), 'build-7')(identity, never)
     }
@@ -231,7 +218,7 @@ describe('TLS', () => {
       plane.onUpgrade = (headers) =>
         headers['muster-proof'] === undefined ? problem(401, 'attestation_invalid') : undefined
       const url = new URL(plane.url)
-      const network = { ...DIRECT, extraRoots: () => root }
+      const network = { ...directly, extraRoots: () => root }
       const connectTunnel = dialer(url, network, poster(network), 'build-7')
       for (const upgrades of [2, 3]) {
         const dialed = await connectTunnel(identity, never)
@@ -250,22 +237,34 @@ describe('TLS', () => {
 
     test('with a certificate that TLS does not take has failed, and throws nothing', async () => {
       const chain = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
-      const network = { ...DIRECT, extraRoots: () => root }
+      const network = { ...directly, extraRoots: () => root }
       const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
       expect(await connectTunnel({ ...identity, chain }, never)).toMatchObject({ ok: false, error: { status: null } })
+    })
+
+    test('opens through a proxy, and its certificate is seen behind it', async () => {
+      const tls = await selfSigned({ type: 'dns', value: 'far.test' })
+      const far = await FakeControlPlane.start(tls)
+      const proxy = await ForwardProxy.start(Number(new URL(far.url).port))
+      open.push(proxy, { close: () => far.stop() })
+      far.enrollmentId = identity.enrollmentId
+      const network = { ...directly, rules: through(proxy), extraRoots: () => tls.cert }
+      const opened = await dialer(new URL('https://far.test'), network, poster(network), 'build-7')(identity, never)
+      expect(opened.ok).toBe(true)
+      if (opened.ok) await opened.value.close()
+      expect(proxy.asked).toEqual(['far.test:443'])
+      expect(far.upgrades[0]).not.toHaveProperty('muster-proof')
     })
 
     test('that is stopped while a proxy keeps silent closes the connection to it', async () => {
       const stop = new AbortController()
       const closed = Promise.withResolvers<void>()
-      const proxy = createServer()
-      proxy.on('connect', (_request, socket) => {
-        socket.on('error', () => {}).on('end', () => closed.resolve())
-        socket.resume()
+      const proxy = await startProxy()
+      proxy.answer = (socket) => {
+        socket.resume().on('end', () => closed.resolve())
         stop.abort()
-      })
-      const proxies = { proxy: new URL(`http://127.0.0.1:${await listen(proxy)}`), except: [] }
-      const network = { proxies, extraRoots: () => root }
+      }
+      const network = { ...directly, rules: through(proxy) }
       const connectTunnel = dialer(new URL('https://far.test'), network, poster(network), 'build-7')
       expect(await connectTunnel(identity, stop.signal)).toMatchObject({
         ok: false,
@@ -293,7 +292,7 @@ describe('TLS', () => {
     })
 
     test('of an unknown CA is not open, and names RUNNER_CA_PEM', async () => {
-      expect(await dial(DIRECT)).toMatchObject({
+      expect(await dial(directly)).toMatchObject({
         ok: false,
         error: { status: null, why: expect.stringContaining('RUNNER_CA_PEM') },
       })
@@ -362,35 +361,6 @@ describe('an open tunnel', () => {
     }
     expect(code()).toBeNull()
     expect(sent.length).toBeGreaterThan(10)
-  })
-})
-
-describe('NO_PROXY', () => {
-  test.each([
-    ['example.com', 'https://example.com', true],
-    ['example.com', 'https://a.example.com', true],
-    ['.example.com', 'https://a.example.com', true],
-    ['*.example.com', 'https://a.example.com', true],
-    ['example.com', 'https://notexample.com', false],
-    ['example.com:8443', 'https://example.com:8443', true],
-    ['example.com:8443', 'https://example.com', false],
-    ['example.com:443', 'wss://example.com', true],
-    ['10.0.0.1', 'https://10.0.0.1', true],
-    ['[fd00::1]:443', 'https://[fd00::1]', true],
-    ['fd00::1', 'https://[fd00::1]', true],
-    ['*', 'https://anything.test', true],
-    ['', 'https://anything.test', false],
-    ['a.test, b.test', 'https://B.TEST', true],
-  ])('%j and %s: around the proxy is %j', (except, url, around) => {
-    const settings = readProxySettings({ HTTPS_PROXY: 'proxy.test:3128', NO_PROXY: except })
-    if ('fault' in settings) throw new Error(settings.fault)
-    expect(proxyFor(new URL(url), settings) === null).toBe(around)
-  })
-
-  test('a proxy of another kind is a mistake that quotes nothing', () => {
-    expect(readProxySettings({ https_proxy: 'socks5://user:secret@proxy.test' })).toEqual({
-      fault: 'https_proxy is not the URL of an HTTP proxy, such as http://proxy.example:3128',
-    })
   })
 })
 
