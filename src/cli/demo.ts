@@ -14,6 +14,7 @@ import type { Edge } from './edge/start.ts'
 import { stateFolder } from './edge/state.ts'
 import { watch } from './edge/watchdog.ts'
 import { DEFAULT_STATE } from './operator/command.ts'
+import { reach } from './operator/network.ts'
 
 export interface DemoOptions {
   readonly edge: Edge
@@ -35,6 +36,8 @@ export interface Demo {
 /** Milliseconds that a runner may take to be ready, and to close its tunnel at the end. */
 const READY_WITHIN = 20_000
 const END_WITHIN = 6000
+/** Of a page of the edge's own: milliseconds and bytes. */
+const PAGE = { timeout: 10_000, limit: 16 * 1024 * 1024 }
 
 export async function startDemo(options: DemoOptions): Promise<Demo> {
   const folder = join(stateFolder(options.persistTo).own, 'demo')
@@ -96,7 +99,9 @@ async function end(child: ChildProcess, exited: Promise<void>): Promise<void> {
 
 async function screenOf(options: DemoOptions, folder: string, state: string): Promise<string> {
   const { url, tlsUrl, caFile } = options.edge
-  const fleet = (await fetch(`${url}/fleet`)).ok ? [['fleet', `${url}/fleet`]] : []
+  const page = new URL('/fleet', url)
+  const answer = await reach(page, { method: 'GET', headers: {}, ...PAGE })
+  const fleet = answer.ok && answer.value.status === 200 ? [['fleet', page.href]] : []
   const facts = [
     ['door', `${url}   plain http, for this machine alone`],
     ['', `${tlsUrl}  TLS, asks for client certificates`],

@@ -1,6 +1,7 @@
 // CA certificates for an operator's eyes: those of a PEM file, and those that a running Muster hands out.
 
 import { X509Certificate } from 'node:crypto'
+import type { HttpAnswer } from '../../node/http-client.ts'
 import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -36,10 +37,13 @@ export async function fetchRoots(url: string): Promise<Certificates> {
     throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
   }
   const answer = await reach(address, { method: 'GET', headers: {}, timeout: PATIENCE, limit: LARGEST })
-  const pem = answer.ok && answer.value.status === 200 ? new TextDecoder().decode(answer.value.body) : ''
-  const certificates = parseCertificates(pem)
-  if (!certificates.ok) throw new CommandError(`${address} gives no trust bundle`)
+  const certificates = answer.ok ? bundleOf(answer.value) : answer
+  if (!certificates.ok) throw new CommandError(`${address} gives no trust bundle: ${certificates.error}`)
   return certificates.value
+}
+
+function bundleOf({ status, body }: HttpAnswer): Result<Certificates, string> {
+  return status === 200 ? parseCertificates(new TextDecoder().decode(body)) : err(`HTTP ${status}`)
 }
 
 /** What `--json` prints of a certificate. */

@@ -2,6 +2,7 @@
 
 import { request } from 'node:http'
 import { Cron } from 'croner'
+import { directAgent } from '../../node/proxy-agent.ts'
 import type { Upstream } from './terminator.ts'
 
 /**
@@ -24,7 +25,7 @@ export function runScheduled({ port, secret }: Upstream, cron: string): Promise<
   const path = `/cdn-cgi/local/scheduled?cron=${encodeURIComponent(cron)}`
   const headers = { 'MF-CF-Blob': JSON.stringify({ edge: { secret, scheme: 'http' } }) }
   return new Promise((resolve, reject) => {
-    request({ host: '127.0.0.1', port, path, headers })
+    request({ host: '127.0.0.1', port, path, headers, agent: directAgent() })
       .on('response', (answer) => answer.resume().on('end', resolve))
       .on('error', reject)
       .end()

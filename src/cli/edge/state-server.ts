@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { writeAtomically } from '../../node/atomic-file.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from '../operator/command.ts'
+import { reach } from '../operator/network.ts'
 import type { Query } from './runtime.ts'
 import { lockState, type StateFolder } from './state.ts'
 import { listen } from './terminator.ts'
@@ -46,8 +47,10 @@ export async function serveState(state: StateFolder, query: Query): Promise<() =
   }
 }
 
-/** Milliseconds that a command may wait for others to be done with the state. */
+/** Milliseconds that a command may wait for others to be done with the state, and for one statement. */
 const PATIENCE = 60_000
+/** Bytes of the rows of one statement. */
+const LARGEST = 256 * 1024 * 1024
 
 /**
  * The lock on the state (the function that gives it back), or else the way to the D1 of the edge that has it. Waits
@@ -84,13 +87,17 @@ async function findServer(state: StateFolder): Promise<Query | null> {
 }
 
 async function ask({ port, secret }: Address, sql: string, params: readonly unknown[]): Promise<unknown[][]> {
-  const response = await fetch(`http://127.0.0.1:${port}/`, {
+  const response = await reach(new URL(`http://127.0.0.1:${port}/`), {
     method: 'POST',
     headers: { authorization: `Bearer ${secret}` },
     body: JSON.stringify({ sql, params }),
+    timeout: PATIENCE,
+    limit: LARGEST,
   })
-  const answer = (await response.json()) as { rows?: unknown[][]; error?: string }
-  if (answer.rows === undefined) throw new Error(answer.error ?? `the local edge answered ${response.status}`)
+  if (!response.ok) throw new Error(response.error)
+  const { status, body } = response.value
+  const answer: { rows?: unknown[][]; error?: string } = JSON.parse(new TextDecoder().decode(body))
+  if (answer.rows === undefined) throw new Error(answer.error ?? `the local edge answered ${status}`)
   return answer.rows
 }
 

@@ -171,7 +171,11 @@ describe('muster ca show', () => {
       certificates: [{ subject: expect.stringContaining('Muster Root') }],
     })
     const gone = await muster('ca', 'show', '--url', url)
-    expect(gone).toMatchObject({ code: 1, stderr: `muster: ${url}/api/bundle.pem gives no trust bundle\n` })
+    const { host } = new URL(url)
+    expect(gone).toMatchObject({
+      code: 1,
+      stderr: `muster: ${url}/api/bundle.pem gives no trust bundle: ${host}: connect ECONNREFUSED ${host}\n`,
+    })
     expect((await muster('ca', 'show', '--url', 'hello')).stderr).toBe('muster: --url "hello" is not a URL\n')
   })
 })

@@ -12,7 +12,7 @@ import { PROJECT, runMuster, startEdge } from '../../end-to-end/edge.ts'
 const scratch = mkdtempSync(join(tmpdir(), 'muster-database-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
 
-test('a command makes the state that is not there yet, and wrangler and an edge go on with it', async () => {
+test('a command makes the state that is not there yet, and wrangler and an edge, which no proxy is asked for, go on with it', async () => {
   const persistTo = join(scratch, 'state')
   const shared = ['--persist-to', persistTo, '--trust', join(PROJECT, 'trust.yaml')]
   const mint = async () => {
@@ -33,6 +33,8 @@ test('a command makes the state that is not there yet, and wrangler and an edge 
   const { stdout: listed } = await edge.muster('token', 'list', '--json')
   const ids = JSON.parse(listed).map(({ id }: { id: string }) => id)
   expect(ids.sort()).toEqual(minted.sort())
+  const proxies = { NODE_USE_ENV_PROXY: '1', HTTP_PROXY: 'http://127.0.0.1:9', ALL_PROXY: 'socks5://127.0.0.1:9' }
+  expect(await runMuster(['token', 'list', '--json', ...shared], proxies)).toMatchObject({ code: 0, stdout: listed })
   await edge.stop()
 }, 120_000)
 
