@@ -1,7 +1,8 @@
 // `gke-oidc`, `eks-oidc`, `kubernetes`: one verifier with three names. The caller holds a token that the kubelet
 // projected into a pod. Knows no HTTP: another door can ask the same question.
 
-import { compactVerify, errors } from 'jose'
+import { JOSEError } from 'jose/errors'
+import { compactVerify } from 'jose/jws/compact/verify'
 import * as v from 'valibot'
 import { isLabel } from '../../protocol/labels.ts'
 import { type Labels, type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -61,7 +62,7 @@ async function isSignedBy(token: string, { alg, key }: FoundKey): Promise<boolea
     await compactVerify(token, key, { algorithms: [alg] })
     return true
   } catch (error) {
-    if (error instanceof errors.JOSEError) return false
+    if (error instanceof JOSEError) return false
     throw error
   }
 }

@@ -1,6 +1,6 @@
 // The routes of the tunnel: takes an upgrade apart, hands it on and renders what comes back.
 
-import type { Hono } from 'hono'
+import type { HonoBase } from 'hono/hono-base'
 import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -13,7 +13,7 @@ import { renderJson, renderRefusal, renderSocket } from './render.ts'
 
 /** `isPlain`: whether a request came in clear where it may not. */
 export function addTunnelRoutes<E extends object>(
-  app: Hono<Context & { Bindings: E }>,
+  app: HonoBase<Context & { Bindings: E }>,
   isPlain: (url: string) => boolean,
 ): void {
   app.get(TUNNEL_PATH, async (c) => {

@@ -1,7 +1,7 @@
 // A JWK Set as an issuer publishes it → the keys in it that may verify a token, and what else must be known of it.
 // No network: what is read here is as bundled or as fetched.
 
-import { calculateJwkThumbprint } from 'jose'
+import { calculateJwkThumbprint } from 'jose/jwk/thumbprint'
 import { type JwkReading, type KeyAlgorithm, type PublicJwk, parseJwk } from '../../../protocol/jwk.ts'
 import { KEY_SET_KEYS } from '../../../protocol/limits.ts'
 import { isObject, type Json } from '../../../protocol/strict-json.ts'
