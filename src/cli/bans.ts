@@ -1,6 +1,6 @@
 // `muster ban`, `muster unban`, `muster bans` and `muster drain`: runners cut off, or sent home, by hand.
 
-import { isLabel } from '../protocol/labels.ts'
+import { isPrintable } from '../protocol/characters.ts'
 import { MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { BanRow } from '../worker/store/bans.ts'
@@ -38,7 +38,7 @@ It holds everywhere within 30 seconds, and tunnels are closed within a minute.`
 async function ban(options: BanOptions): Promise<void> {
   const whom = named(options)
   const { note = null } = options
-  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isLabel(note))) {
+  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isPrintable(note))) {
     throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
   }
   const now = toEpochSeconds(systemClock())

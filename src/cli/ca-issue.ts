@@ -1,7 +1,7 @@
 // `muster ca issue`: the provisioned certificate of a machine that cannot enroll, from the operator's own CA folder.
 
 import { join } from 'node:path'
-import { sha256Hex } from '../protocol/digest.ts'
+import { sha256Hex } from '../protocol/bytes.ts'
 import type { Leaf } from '../protocol/leaf.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
 import { formatSpiffeId } from '../protocol/spiffe-id.ts'

@@ -1,6 +1,6 @@
 // The options with which a command names runners: one enrollment, a runner ID, an identity, a token or a tenant.
 
-import { isLabel } from '../protocol/labels.ts'
+import { isPrintable } from '../protocol/characters.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
 import { BAN_KINDS, type Ban, type BanKind } from '../trust/bans.ts'
@@ -55,6 +55,6 @@ function faultOf({ kind, value }: Ban): string | null {
       return isTenantSlug(value) ? null : 'is not a tenant: a-z, 0-9 and -, at most 63'
     case 'identity':
     case 'runner-id':
-      return value !== '' && value.length <= LONGEST_VALUE && isLabel(value) ? null : 'is not one line of text'
+      return value !== '' && value.length <= LONGEST_VALUE && isPrintable(value) ? null : 'is not one line of text'
   }
 }

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
-import { printable } from '../protocol/labels.ts'
+import { printable } from '../protocol/characters.ts'
 import { banCommand, bansCommand, drainCommand, unbanCommand } from './bans.ts'
 import { caCommand } from './ca.ts'
 import { devCommand } from './dev.ts'

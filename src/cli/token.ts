@@ -1,6 +1,6 @@
 // `muster token`: mint, list and revoke what runners enroll with.
 
-import { isLabel } from '../protocol/labels.ts'
+import { isPrintable } from '../protocol/characters.ts'
 import { DEFAULT_TOKEN_TTL, MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
 import { addSeconds, type EpochSeconds, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../protocol/tokens.ts'
@@ -64,7 +64,7 @@ async function mint(options: MintOptions): Promise<void> {
       `--runner-id ${JSON.stringify(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
     )
   }
-  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isLabel(note))) {
+  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isPrintable(note))) {
     throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
   }
   const now = toEpochSeconds(systemClock())

@@ -3,7 +3,7 @@
 import { existsSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { writeAtomically } from '../node/atomic-file.ts'
-import { quote } from '../protocol/labels.ts'
+import { quote } from '../protocol/characters.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Mistake } from '../trust/document.ts'
 import { TRUST_FILE } from '../trust/file.ts'

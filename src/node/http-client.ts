@@ -4,7 +4,7 @@
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { readUpTo } from '../protocol/bounded.ts'
+import { readUpTo } from '../protocol/bytes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import { agentFor, causeOf, isUnknownCa, ProxyError, untrusted } from './proxy-agent.ts'
 import type { ProxyRules } from './proxy-rules.ts'

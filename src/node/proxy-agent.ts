@@ -6,7 +6,7 @@ import { Agent as HttpsAgent, type RequestOptions } from 'node:https'
 import { isIP, connect as netConnect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls, { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls'
-import { printable } from '../protocol/labels.ts'
+import { printable } from '../protocol/characters.ts'
 import { bareHost, type HttpProxy, type ProxyRules, proxyFor } from './proxy-rules.ts'
 
 export interface Outgoing {

@@ -1,7 +1,7 @@
 // Writes DER (X.690), the other half of der.ts: every length definite and as short as it can be. Pure.
 // It believes its callers: they hold each value to what its type allows.
 
-import { type Bytes, utf8 } from './base64url.ts'
+import { type Bytes, utf8 } from './bytes.ts'
 import { TAG } from './der.ts'
 
 /** One element that holds `contents` one after the other. Throws from 64 KiB on, which the reader does not take. */

@@ -1,7 +1,7 @@
 // Reads DER (X.690) strictly: definite minimal lengths, bounded depth and count, no trailing bytes. Pure.
 // It says whether bytes are well formed and not why they are not: nothing in a caller's bytes is worth quoting back.
 
-import type { Bytes } from './base64url.ts'
+import type { Bytes } from './bytes.ts'
 
 /** One element of a tree that is well formed throughout. */
 export interface Element {

@@ -1,7 +1,7 @@
 // POST /api/enroll as both sides say it: the shape of the request and of the answer. No I/O.
 
 import * as v from 'valibot'
-import { isLabel } from './labels.ts'
+import { isPrintable } from './characters.ts'
 import { INSTANCE_ID_CHARACTERS } from './limits.ts'
 import { type Outcome, refuse } from './refusals.ts'
 import { ok } from './result.ts'
@@ -14,7 +14,7 @@ export const PROTOCOL_VERSION = 1
 export const instanceId = v.pipe(
   text,
   v.check(
-    (label) => [...label].length <= INSTANCE_ID_CHARACTERS && isLabel(label),
+    (label) => [...label].length <= INSTANCE_ID_CHARACTERS && isPrintable(label),
     `at most ${INSTANCE_ID_CHARACTERS} printable characters`,
   ),
 )

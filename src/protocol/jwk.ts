@@ -1,7 +1,7 @@
 // Which JWK (RFC 7517, RFC 7518 §6) may verify a token: the one rule, for a key set that is bundled and one that is
 // fetched. Pure: whether an EC point is on its curve only an import says.
 
-import { decodeBase64url, encodeBase64url } from './base64url.ts'
+import { decodeBase64url, encodeBase64url } from './bytes.ts'
 import { JWS_BYTES } from './limits.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 

@@ -1,6 +1,6 @@
-// The key-bound nonce: base64url(salt[16] ‖ SHA-256(salt ‖ SubjectPublicKeyInfo)). It names the key. No I/O.
+// Makes and checks the nonce that is bound to a key: base64url(salt[16] ‖ SHA-256(salt ‖ SubjectPublicKeyInfo)). No I/O.
 
-import { type Bytes, decodeBase64url, encodeBase64url, equalBytes } from './base64url.ts'
+import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, sha256 } from './bytes.ts'
 
 const SALT_BYTES = 16
 const NONCE_BYTES = SALT_BYTES + 32
@@ -13,7 +13,7 @@ export async function makeNonce(spki: Uint8Array): Promise<string> {
   return encodeBase64url(await bind(salt, spki))
 }
 
-/** Whether `nonce` has the one form there is and was made for this SubjectPublicKeyInfo. */
+/** Whether `nonce` is well formed and was made for this SubjectPublicKeyInfo. */
 export async function nonceIsBoundTo(nonce: string, spki: Uint8Array): Promise<boolean> {
   if (nonce.length !== NONCE_CHARACTERS) return false
   const bytes = decodeBase64url(nonce)
@@ -27,6 +27,6 @@ async function bind(salt: Uint8Array, spki: Uint8Array): Promise<Bytes> {
   salted.set(spki, SALT_BYTES)
   const nonce = new Uint8Array(NONCE_BYTES)
   nonce.set(salt)
-  nonce.set(new Uint8Array(await crypto.subtle.digest('SHA-256', salted)), SALT_BYTES)
+  nonce.set(await sha256(salted), SALT_BYTES)
   return nonce
 }

@@ -1,7 +1,7 @@
 // PEM (RFC 7468): the one reader and the one writer. What is between the lines of a block is canonical base64 and
 // nothing else. Pure.
 
-import { type Bytes, decodeBase64, encodeBase64 } from './base64url.ts'
+import { type Bytes, decodeBase64, encodeBase64 } from './bytes.ts'
 import { err, ok, type Result } from './result.ts'
 
 const BOUNDARY = '-----'

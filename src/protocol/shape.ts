@@ -1,7 +1,7 @@
 // Shapes of JSON bodies, declared once with valibot: the types, the check, and the words for what does not fit. No I/O.
 
 import * as v from 'valibot'
-import { quote } from './labels.ts'
+import { quote } from './characters.ts'
 import { err, ok, type Result } from './result.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 

@@ -1,6 +1,7 @@
 // JSON as our routes take it: UTF-8, one value, bounded depth, no key twice. No I/O.
 
-import { quote } from './labels.ts'
+import { decodeUtf8 } from './bytes.ts'
+import { quote } from './characters.ts'
 import { JSON_DEPTH } from './limits.ts'
 import { err, ok, type Result } from './result.ts'
 
@@ -11,16 +12,19 @@ export interface JsonObject {
 
 /** Reads a JSON text from bytes; the error is a sentence for the caller and quotes nothing of the text but a key. */
 export function readJson(bytes: Uint8Array): Result<Json, string> {
-  let text: string
-  let value: Json
-  try {
-    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-    value = JSON.parse(text)
-  } catch {
-    return err('the body is not JSON in UTF-8')
-  }
+  const text = decodeUtf8(bytes)
+  const value = text === null ? undefined : parseText(text)
+  if (text === null || value === undefined) return err('the body is not JSON in UTF-8')
   const fault = structureFault(text)
   return fault === null ? ok(value) : err(fault)
+}
+
+function parseText(text: string): Json | undefined {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 /**

@@ -1,8 +1,7 @@
-// The form of minted tokens and of the runner IDs they may be minted for. No I/O.
+// The forms of bearer tokens: those minted here, with the runner IDs they may be minted for, and compact JWSs. No I/O.
 
-import { encodeBase64url, utf8 } from './base64url.ts'
-import { everyCharacter, isLetterOrDigit } from './characters.ts'
-import { sha256Hex } from './digest.ts'
+import { encodeBase64url, sha256Hex, utf8 } from './bytes.ts'
+import { everyCharacter, isBase64url } from './characters.ts'
 
 export type TokenKind = 'bootstrap' | 'runner'
 
@@ -10,11 +9,11 @@ const PREFIXES: Record<TokenKind, string> = { bootstrap: 'muster_bt_', runner: '
 const SECRET_BYTES = 32
 const SECRET_CHARACTERS = 43
 
-/** A fresh token: its prefix, then 32 random bytes in base64url. Shown once, kept as `hashToken` only. */
+/** A fresh token: its prefix, then 32 random bytes in base64url. Printed once; only its `hashToken` is stored. */
 export const mintToken = (kind: TokenKind): string =>
   PREFIXES[kind] + encodeBase64url(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)))
 
-/** The kind that a token says it is, or null where it has not the form of one. */
+/** The kind that the prefix names, or null where the text does not have the form of a minted token. */
 export function kindOfToken(token: string): TokenKind | null {
   const kind = (['bootstrap', 'runner'] as const).find((k) => token.startsWith(PREFIXES[k]))
   if (kind === undefined) return null
@@ -22,11 +21,16 @@ export function kindOfToken(token: string): TokenKind | null {
   return secret.length === SECRET_CHARACTERS && everyCharacter(secret, isBase64url) ? kind : null
 }
 
-/** SHA-256 in hex. The token has 256 random bits, so a plain hash of it cannot be searched. */
+/** SHA-256 in hexadecimal. A token has 256 random bits, so a hash without salt cannot be searched. */
 export const hashToken = (token: string): Promise<string> => sha256Hex(utf8(token))
 
-/** An ID to mint for: 1 to 128 of `A-Z a-z 0-9 _ -`. `/` belongs to workloads (`<cluster>/<node>`), `.` to nothing. */
+/** 1 to 128 of `A-Z a-z 0-9 _ -`. `/` is reserved for the nodes of clusters (`<cluster>/<node>`). */
 export const isMintableRunnerId = (id: string): boolean =>
   id.length >= 1 && id.length <= 128 && everyCharacter(id, isBase64url)
 
-const isBase64url = (c: string): boolean => isLetterOrDigit(c) || c === '_' || c === '-'
+/** Exactly two dots (RFC 7515 §7.1). Whether the parts are base64url and JSON is not looked at. */
+export function isCompactJws(text: string): boolean {
+  const first = text.indexOf('.')
+  const second = text.indexOf('.', first + 1)
+  return first !== -1 && second !== -1 && text.indexOf('.', second + 1) === -1
+}

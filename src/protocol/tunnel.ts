@@ -1,7 +1,7 @@
 // The tunnel as both sides say it: headers of the proof, frames, close codes. No I/O.
 
 import * as v from 'valibot'
-import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './base64url.ts'
+import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './bytes.ts'
 import { instanceId } from './enroll.ts'
 import { CERTIFICATE_BYTES, TUNNEL_FRAME_BYTES } from './limits.ts'
 import { parseShape, text } from './shape.ts'

@@ -1,6 +1,7 @@
 // UUIDv7 (RFC 9562 §5.7): ids that sort by the time they were made. No I/O.
 
-import { hex } from './base64url.ts'
+import { hex } from './bytes.ts'
+import { isHexDigit } from './characters.ts'
 import { type EpochMilliseconds, type EpochSeconds, toEpochMilliseconds } from './time.ts'
 
 export function uuidv7(now: EpochMilliseconds): string {
@@ -26,7 +27,7 @@ export function isUuidv7(text: string): boolean {
     const c = text[i] as string
     if (i === 8 || i === 13 || i === 18 || i === 23) {
       if (c !== '-') return false
-    } else if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false
+    } else if (!isHexDigit(c)) return false
   }
   return text[14] === '7' && '89ab'.includes(text[19] as string)
 }

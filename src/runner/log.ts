@@ -1,7 +1,7 @@
 // Writes log lines: one JSON object each, `level` and `message` first. Nothing here decides what may be logged; callers
 // never pass evidence or keys.
 
-import { isLabel } from '../protocol/labels.ts'
+import { isPrintable } from '../protocol/characters.ts'
 import { type Clock, rfc3339, toEpochSeconds } from '../protocol/time.ts'
 
 export type Level = 'info' | 'warn' | 'error'
@@ -25,7 +25,7 @@ const TEXT_CHARACTERS = 300
 /** A text that another machine sent: short, and what would spoil a line on a screen escaped. */
 export function sanitized(text: unknown): string | undefined {
   if (typeof text !== 'string') return undefined
-  return [...text.slice(0, TEXT_CHARACTERS)].map((c) => (isLabel(c) ? c : escaped(c))).join('')
+  return [...text.slice(0, TEXT_CHARACTERS)].map((c) => (isPrintable(c) ? c : escaped(c))).join('')
 }
 
 const escaped = (character: string): string => `\\u{${character.codePointAt(0)?.toString(16)}}`

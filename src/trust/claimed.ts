@@ -1,6 +1,6 @@
 // The mappings of each tenant in the trust file, and the rule that one identity has one tenant.
 
-import { quote } from '../protocol/labels.ts'
+import { quote } from '../protocol/characters.ts'
 import type { Given, Place } from './declaration.ts'
 import type { Reader } from './reader.ts'
 

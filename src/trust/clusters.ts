@@ -1,6 +1,6 @@
 // The `clusters` list of the trust file: what an entry may hold, and each entry compiled with its defaults filled in.
 
-import { quote } from '../protocol/labels.ts'
+import { quote } from '../protocol/characters.ts'
 import type { Given, ListValue, Place, ValueOf } from './declaration.ts'
 import { durationOf } from './duration.ts'
 import { AUDIENCE, CLUSTER_NAME, NAMESPACE, NODE, WORKLOAD_NAME } from './grammar.ts'

@@ -1,6 +1,6 @@
 // The trust file, compiled: bytes in, either every mistake in it or what the Worker uses.
 
-import { quote } from '../protocol/labels.ts'
+import { quote } from '../protocol/characters.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import { Claimed } from './claimed.ts'
 import { compileClusters } from './clusters.ts'

@@ -1,7 +1,6 @@
 // The trust file as the Worker uses it: checked, defaults filled in, shorthands expanded. JSON all through.
 
-import { utf8 } from '../protocol/base64url.ts'
-import { sha256Hex } from '../protocol/digest.ts'
+import { sha256Hex, utf8 } from '../protocol/bytes.ts'
 import type { Seconds } from '../protocol/time.ts'
 import type { ModeTrust } from './modes/registry.ts'
 

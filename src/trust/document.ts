@@ -13,7 +13,7 @@ import {
   type YAMLError,
   type YAMLMap,
 } from 'yaml'
-import { printable, quote } from '../protocol/labels.ts'
+import { printable, quote } from '../protocol/characters.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import type { Place } from './declaration.ts'
 import { syntaxFault } from './syntax.ts'

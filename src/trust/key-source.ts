@@ -1,8 +1,8 @@
 // Where an issuer's keys come from in the trust file: `jwksURI`, `jwksFile`, `caFile` and `binding` of its entry.
 
+import { quote } from '../protocol/characters.ts'
 import { TAG } from '../protocol/der.ts'
 import { isPrivateJwk, parseJwk } from '../protocol/jwk.ts'
-import { quote } from '../protocol/labels.ts'
 import { KEY_SET_KEYS } from '../protocol/limits.ts'
 import { parseCertificateFile } from '../protocol/pem.ts'
 import { err, ok, type Result } from '../protocol/result.ts'

@@ -1,6 +1,6 @@
 // Reads the trust file by its declarations: each value held to its kind and grammar, every mistake put into words.
 
-import { printable, quote } from '../protocol/labels.ts'
+import { printable, quote } from '../protocol/characters.ts'
 import type { Result } from '../protocol/result.ts'
 import type { Seconds } from '../protocol/time.ts'
 import type {

@@ -1,7 +1,7 @@
 // Mistakes of YAML itself, in words that say what to write: the library's own are about its grammar.
 
 import type { YAMLError } from 'yaml'
-import { printable, quote } from '../protocol/labels.ts'
+import { printable, quote } from '../protocol/characters.ts'
 
 /** One sentence about an error of the library in `text`. */
 export function syntaxFault({ code, message, pos }: YAMLError, text: string): string {

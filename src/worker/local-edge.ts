@@ -1,6 +1,6 @@
 // What stands between workerd's port and the Worker in `muster dev`: takes the terminator's word, and nobody else's.
 
-import { equalBytes, utf8 } from '../protocol/base64url.ts'
+import { equalBytes, utf8 } from '../protocol/bytes.ts'
 
 /** What the local edge adds to the Worker's environment. */
 export interface LocalEdgeEnv {

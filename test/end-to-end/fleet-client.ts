@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'undici'
 import { WebSocket } from 'ws'
-import { encodeBase64url, utf8 } from '../../src/protocol/base64url.ts'
+import { encodeBase64url, utf8 } from '../../src/protocol/bytes.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import { pem } from '../fakes/ca-forge.ts'
 import { enrollBody, makeRequester, type Requester } from '../fakes/requester.ts'

@@ -3,9 +3,9 @@
 import fc from 'fast-check'
 import * as v from 'valibot'
 import { describe, expect, test } from 'vitest'
-import { decodeBase64, decodeBase64url, encodeBase64, encodeBase64url } from '../../src/protocol/base64url.ts'
+import { decodeBase64, decodeBase64url, encodeBase64, encodeBase64url } from '../../src/protocol/bytes.ts'
+import { isPrintable } from '../../src/protocol/characters.ts'
 import { parseEnrollRequest, parseEvidence } from '../../src/protocol/enroll.ts'
-import { isLabel } from '../../src/protocol/labels.ts'
 import { REASONS, type Reason } from '../../src/protocol/reasons.ts'
 import { problemOf } from '../../src/protocol/refusals.ts'
 import { text, texts } from '../../src/protocol/shape.ts'
@@ -54,7 +54,7 @@ describe('JSON', () => {
   test('a key in a fault is written so that it steers no terminal and turns no text around', () => {
     for (const c of ['\u009b', '\u202e', '\u2066', '\u007f', '\ufeff']) {
       const reading = read(`{"${c}31m":1,"${c}31m":2}`)
-      expect(reading.ok || isLabel(reading.error)).toBe(true)
+      expect(reading.ok || isPrintable(reading.error)).toBe(true)
       expect(reading).toMatchObject({ ok: false, error: expect.stringContaining('\\u') })
     }
   })
@@ -267,5 +267,5 @@ test.each([
   ['\ud800', false],
   ['\u2028', false],
 ] as const)('whether %j can be shown: %s', (text, shown) => {
-  expect(isLabel(text)).toBe(shown)
+  expect(isPrintable(text)).toBe(shown)
 })

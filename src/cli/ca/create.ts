@@ -13,7 +13,7 @@ import {
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
 } from '@peculiar/x509'
-import { type Bytes, hex } from '../../protocol/base64url.ts'
+import { type Bytes, hex } from '../../protocol/bytes.ts'
 import { NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { OID } from '../../protocol/oids.ts'
 import { encodePem, parsePem } from '../../protocol/pem.ts'

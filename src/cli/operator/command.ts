@@ -1,7 +1,7 @@
 // What every command has in common: the shared options, one-line refusals, exit codes.
 
 import { Command } from 'commander'
-import { printable } from '../../protocol/labels.ts'
+import { printable } from '../../protocol/characters.ts'
 
 /** Options that every command accepts, needed or not. */
 export interface SharedOptions {

@@ -2,7 +2,7 @@
 // quotes its value: it may be a token that was put into the wrong one.
 
 import { isLoopback } from '../../node/proxy-rules.ts'
-import { isLabel } from '../../protocol/labels.ts'
+import { isPrintable } from '../../protocol/characters.ts'
 
 export class Settings {
   readonly mistakes: string[] = []
@@ -34,7 +34,7 @@ export class Settings {
     if (!this.has(name)) return null
     const value = (this.#env[name] as string).trim()
     if (isQuoted(value)) return this.#wrong(name, 'begins and ends with a quotation mark: remove the quotes')
-    if (!isLabel(value)) return this.#wrong(name, 'holds a line end or another control character')
+    if (!isPrintable(value)) return this.#wrong(name, 'holds a line end or another control character')
     return value
   }
 

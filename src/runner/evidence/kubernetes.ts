@@ -1,8 +1,8 @@
 // The evidence of the Kubernetes modes: the token that the kubelet projects into the pod, read anew at every use.
 
-import { isCompactJws } from '../../protocol/jws.ts'
 import type { KubernetesMode } from '../../protocol/modes.ts'
 import { ok } from '../../protocol/result.ts'
+import { isCompactJws } from '../../protocol/tokens.ts'
 import type { EvidenceMode, EvidenceSource } from './evidence.ts'
 import { fileToken, TOKEN_FILE_VARIABLES, type TokenFault, tokenEvidence } from './token.ts'
 

@@ -1,12 +1,12 @@
 // Reads the runner's own token, from a variable or a file, and what a Kubernetes token says of itself, unverified.
 
-import { decodeBase64url } from '../../protocol/base64url.ts'
-import { isCompactJws } from '../../protocol/jws.ts'
+import { decodeBase64url } from '../../protocol/bytes.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
 import { type ConfigurableMode, isKubernetesMode } from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
+import { isCompactJws } from '../../protocol/tokens.ts'
 import { readBounded } from '../environment/files.ts'
 import { causeOf, type Fields, sanitized } from '../log.ts'
 import type { EvidenceSource } from './evidence.ts'

@@ -2,7 +2,7 @@
 // connection.
 
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { encodeBase64url } from '../../protocol/base64url.ts'
+import { encodeBase64url } from '../../protocol/bytes.ts'
 import { TAG } from '../../protocol/der.ts'
 import {
   bitString,

@@ -1,6 +1,6 @@
 // The Kubernetes modes in the trust file: `clusters`, and the ServiceAccounts under each tenant's `kubernetes`.
 
-import { quote } from '../../protocol/labels.ts'
+import { quote } from '../../protocol/characters.ts'
 import type { KubernetesMode } from '../../protocol/modes.ts'
 import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'

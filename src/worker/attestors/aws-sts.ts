@@ -2,7 +2,7 @@
 // only the headers that AWS's signature covers (CVE-2020-16250 is what happens otherwise).
 
 import * as v from 'valibot'
-import { utf8 } from '../../protocol/base64url.ts'
+import { utf8 } from '../../protocol/bytes.ts'
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { text, texts } from '../../protocol/shape.ts'

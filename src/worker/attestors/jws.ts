@@ -1,11 +1,11 @@
 // A compact JWS (RFC 7515 §7.1), taken apart strictly. What comes out is unverified.
 
-import { decodeBase64url } from '../../protocol/base64url.ts'
-import { isCompactJws } from '../../protocol/jws.ts'
+import { decodeBase64url } from '../../protocol/bytes.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { isObject, type Json, type JsonObject, readJson } from '../../protocol/strict-json.ts'
+import { isCompactJws } from '../../protocol/tokens.ts'
 
 /** A JWS that asks for nothing that is never honoured. */
 export interface Jws {

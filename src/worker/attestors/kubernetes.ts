@@ -4,7 +4,7 @@
 import { JOSEError } from 'jose/errors'
 import { compactVerify } from 'jose/jws/compact/verify'
 import * as v from 'valibot'
-import { isLabel } from '../../protocol/labels.ts'
+import { isPrintable } from '../../protocol/characters.ts'
 import { type Labels, type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err } from '../../protocol/result.ts'
 import { text } from '../../protocol/shape.ts'
@@ -74,7 +74,7 @@ function labelsOf({ kid, untrustedClaims: { iss, sub, aud } }: Jws): Labels {
   const said = Object.entries({ iss, sub, kid, aud: Array.isArray(aud) ? aud[0] : aud })
   return Object.fromEntries(
     said.flatMap(([name, text]) =>
-      typeof text === 'string' && isLabel(text) ? [[name, text.slice(0, LONGEST_LABEL)]] : [],
+      typeof text === 'string' && isPrintable(text) ? [[name, text.slice(0, LONGEST_LABEL)]] : [],
     ),
   )
 }

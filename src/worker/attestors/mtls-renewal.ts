@@ -1,7 +1,7 @@
 // `mtls-renewal`: the caller holds the key of a certificate that this CA issued, and it may still be renewed.
 
 import * as v from 'valibot'
-import { type Bytes, decodeBase64url, utf8 } from '../../protocol/base64url.ts'
+import { type Bytes, decodeBase64url, utf8 } from '../../protocol/bytes.ts'
 import type { Leaf } from '../../protocol/leaf.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'

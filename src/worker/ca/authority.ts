@@ -1,6 +1,6 @@
 // Loads the certificate authority: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, read and checked together.
 
-import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/bytes.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'

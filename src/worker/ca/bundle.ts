@@ -1,6 +1,6 @@
 // Renders the trust bundle: as PEM, and in the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
 
-import { encodeBase64, encodeBase64url } from '../../protocol/base64url.ts'
+import { encodeBase64, encodeBase64url } from '../../protocol/bytes.ts'
 import { parseDer } from '../../protocol/der.ts'
 import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'

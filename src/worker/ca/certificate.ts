@@ -1,7 +1,7 @@
 // Reads X.509 v3 certificates, with the strict DER reader alone: what the CA made is inspected with it, too.
 // Shape only; whose certificate it is, and whether it may be used, is judged in authority.ts and presented.ts.
 
-import { type Bytes, equalBytes } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes } from '../../protocol/bytes.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { CERTIFICATE_BYTES } from '../../protocol/limits.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'

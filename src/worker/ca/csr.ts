@@ -1,9 +1,9 @@
 // Reads PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
 // Nothing else is taken from a request: names, extensions and usages in it are read past.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
+import { sha256Hex } from '../../protocol/bytes.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
-import { sha256Hex } from '../../protocol/digest.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'

@@ -1,6 +1,6 @@
 // The extensions of a certificate that this room knows (RFC 5280 §4.2, RFC 9608). Pure.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
 import { type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 

@@ -1,7 +1,6 @@
 // Inspects what the CA made: its DER is read anew and compared with the grant, the signature included.
 
-import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
-import { sha256Hex } from '../../protocol/digest.ts'
+import { type Bytes, equalBytes, hex, sha256Hex } from '../../protocol/bytes.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Authority } from './authority.ts'
 import { type Certificate, readCertificate } from './certificate.ts'

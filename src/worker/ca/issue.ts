@@ -1,6 +1,6 @@
 // Issues the certificate of a grant: build, sign, inspect.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
 import { bitString, objectIdentifier, sequence, unsignedInteger } from '../../protocol/der-writer.ts'
 import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'

@@ -1,6 +1,6 @@
 // The CA's private key (PKCS#8 PEM, EC P-256 or P-384: RFC 5958, RFC 5915), and keys derived from it.
 
-import { type Bytes, utf8 } from '../../protocol/base64url.ts'
+import { type Bytes, utf8 } from '../../protocol/bytes.ts'
 import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parsePemFile } from '../../protocol/pem.ts'

@@ -1,7 +1,6 @@
 // Verifies certificates that runners present, at a renewal or a connection: one level under the CA, and in time.
 
-import { type Bytes, equalBytes, hex } from '../../protocol/base64url.ts'
-import { sha256Hex } from '../../protocol/digest.ts'
+import { type Bytes, equalBytes, hex, sha256Hex } from '../../protocol/bytes.ts'
 import type { Leaf } from '../../protocol/leaf.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { parsePem } from '../../protocol/pem.ts'

@@ -1,7 +1,7 @@
 // The profile of a leaf: the grant that the CA issues from, and the bounds of each of its parts. Pure.
 
-import { type Bytes, hex } from '../../protocol/base64url.ts'
-import { everyCharacter } from '../../protocol/characters.ts'
+import { type Bytes, hex } from '../../protocol/bytes.ts'
+import { everyCharacter, isHexDigit } from '../../protocol/characters.ts'
 import type { Leaf, LeafSubject } from '../../protocol/leaf.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { isMode, MODES, type ModeTraits } from '../../protocol/modes.ts'
@@ -29,7 +29,7 @@ export function newSerial(): string {
 
 /** The octets of a serial that `newSerial` could have made, or null. */
 export function serialBytes(serial: string): Bytes | null {
-  if (serial.length !== SERIAL_BYTES * 2 || !everyCharacter(serial, (c) => '0123456789abcdef'.includes(c))) return null
+  if (serial.length !== SERIAL_BYTES * 2 || !everyCharacter(serial, isHexDigit)) return null
   const bytes = Uint8Array.from({ length: SERIAL_BYTES }, (_, i) => Number.parseInt(serial.slice(i * 2, i * 2 + 2), 16))
   const [first = 0] = bytes
   return first >= 0x40 && first <= 0x7f ? bytes : null

@@ -1,6 +1,6 @@
 // Reads public keys (SubjectPublicKeyInfo, RFC 5480), and the one form that a runner's key may have: P-256.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import { type Bytes, sha256 } from '../../protocol/bytes.ts'
 import { bitsOf, oidOf, parseDer, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Key } from './keys.ts'
@@ -66,5 +66,5 @@ export async function verifyP256(key: Key, signature: Bytes, signed: Bytes): Pro
  * key's BIT STRING.
  */
 export async function keyIdentifierOf(publicKey: Bytes): Promise<Bytes> {
-  return new Uint8Array(await crypto.subtle.digest('SHA-256', publicKey)).subarray(0, 20)
+  return (await sha256(publicKey)).subarray(0, 20)
 }

@@ -1,6 +1,6 @@
 // Verifies signatures of certificates by the keys of CAs. WebCrypto alone decides.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
 import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Certificate, SignatureAlgorithm } from './certificate.ts'

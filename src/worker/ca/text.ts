@@ -1,6 +1,6 @@
 // Reads ASN.1 character strings and times as certificates and CSRs carry them. Pure.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import { type Bytes, decodeUtf8 } from '../../protocol/bytes.ts'
 import { type Element, TAG } from '../../protocol/der.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 
@@ -20,14 +20,6 @@ export function textOf(element: Element | undefined): string | null {
       return decodeWide(element.contents, 4)
     default:
       return null
-  }
-}
-
-function decodeUtf8(contents: Bytes): string | null {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(contents)
-  } catch {
-    return null
   }
 }
 

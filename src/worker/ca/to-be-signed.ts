@@ -1,6 +1,6 @@
 // Builds the to-be-signed certificate of a leaf: the part that the CA's key signs (RFC 5280 §4.1.2). Pure.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
 import { TAG } from '../../protocol/der.ts'
 import {
   characterString,

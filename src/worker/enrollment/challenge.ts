@@ -1,7 +1,7 @@
 // Challenges of the tunnel: made and judged without any state, base64url(expiry[4] ‖ random[16] ‖ HMAC[32]).
 // That one is used once is for the object of the enrollment to see to.
 
-import { type Bytes, decodeBase64url, encodeBase64url } from '../../protocol/base64url.ts'
+import { type Bytes, decodeBase64url, encodeBase64url } from '../../protocol/bytes.ts'
 import { addSeconds, type EpochSeconds, epochSeconds, rfc3339, seconds } from '../../protocol/time.ts'
 import type { TunnelChallenge } from '../../protocol/tunnel.ts'
 

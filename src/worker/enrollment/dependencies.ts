@@ -1,6 +1,6 @@
 // What the steps of an enrollment depend on: made once by the composition, the same for every request. Types only.
 
-import type { Bytes } from '../../protocol/base64url.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'

@@ -1,6 +1,6 @@
 // One request, one event: a structured log line always, and a row in D1 where the table has room for it.
 
-import { printable } from '../../protocol/labels.ts'
+import { printable } from '../../protocol/characters.ts'
 import { adviceOf, type Notice } from '../../protocol/notices.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
 import { type Labels, type Outcome, type Refusal, statusOf } from '../../protocol/refusals.ts'

@@ -2,10 +2,10 @@
 // enrollment. dispatch by shape → appraise → decide → bans → rates → runner ID → event.
 
 import { parseEvidence } from '../../protocol/enroll.ts'
-import { isCompactJws } from '../../protocol/jws.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
+import { isCompactJws } from '../../protocol/tokens.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
 import { decideAndLimit } from './reserve.ts'

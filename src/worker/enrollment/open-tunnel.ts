@@ -1,6 +1,6 @@
 // The way of a connection: early data → proofs → certificate → reauthorization and lineage, in one call → the socket.
 
-import { type Bytes, equalBytes, utf8 } from '../../protocol/base64url.ts'
+import { type Bytes, equalBytes, utf8 } from '../../protocol/bytes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err, ok } from '../../protocol/result.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'

@@ -1,6 +1,6 @@
 // Bounds on a request before anything of it is parsed: scheme, media type, bytes.
 
-import { readUpTo } from '../../protocol/bounded.ts'
+import { readUpTo } from '../../protocol/bytes.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'

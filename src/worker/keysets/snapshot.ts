@@ -1,8 +1,7 @@
 // What the KeyDirectory publishes of one cluster, and how it is carried through KV, which is a cache and no root of
 // trust: an entry counts only under its own name and with a MAC that nobody without CA_KEY can make.
 
-import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, utf8 } from '../../protocol/base64url.ts'
-import { sha256Hex } from '../../protocol/digest.ts'
+import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, sha256Hex, utf8 } from '../../protocol/bytes.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { createCa, createRunnerKey, createServerCertificate } from '../../../src/cli/ca/create.ts'
-import { sha256Hex } from '../../../src/protocol/digest.ts'
+import { sha256Hex } from '../../../src/protocol/bytes.ts'
 import {
   epochSeconds,
   type Seconds,

@@ -1,7 +1,7 @@
 // The verifier of ServiceAccount tokens: what it accepts, what it refuses, for which reason, and what it asks for.
 import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { encodeBase64url } from '../../../src/protocol/base64url.ts'
+import { encodeBase64url } from '../../../src/protocol/bytes.ts'
 import type { Reason } from '../../../src/protocol/reasons.ts'
 import { ok } from '../../../src/protocol/result.ts'
 import { type EpochSeconds, epochMilliseconds, epochSeconds, seconds } from '../../../src/protocol/time.ts'

@@ -11,8 +11,8 @@ import {
   X509Certificate,
 } from '@peculiar/x509'
 import { describe, expect, test } from 'vitest'
+import { sha256Hex } from '../../../src/protocol/bytes.ts'
 import { bitString, sequence } from '../../../src/protocol/der-writer.ts'
-import { sha256Hex } from '../../../src/protocol/digest.ts'
 import type { ProvenMode } from '../../../src/protocol/modes.ts'
 import { epochMilliseconds, epochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'

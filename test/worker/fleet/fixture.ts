@@ -2,7 +2,7 @@
 import 'reflect-metadata'
 import { createExecutionContext, env, runInDurableObject, waitOnExecutionContext } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
-import { encodeBase64url, utf8 } from '../../../src/protocol/base64url.ts'
+import { encodeBase64url, utf8 } from '../../../src/protocol/bytes.ts'
 import type { EnrollAnswer } from '../../../src/protocol/enroll.ts'
 import { addSeconds, seconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { hashToken, mintToken, type TokenKind } from '../../../src/protocol/tokens.ts'

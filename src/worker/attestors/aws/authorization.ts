@@ -1,6 +1,6 @@
 // The one form of an Authorization header that SigV4 in headers has. Pure.
 
-import { everyCharacter, isDigit, isLetterOrDigit, isLowerOrDigit } from '../../../protocol/characters.ts'
+import { everyCharacter, isDigit, isHexDigit, isLetterOrDigit, isLowerOrDigit } from '../../../protocol/characters.ts'
 
 export interface Authorization {
   readonly accessKeyId: string
@@ -38,7 +38,6 @@ export function parseAuthorization(header: string): Authorization | null {
 const after = (key: string, text: string): string | null => (text.startsWith(key) ? text.slice(key.length) : null)
 const afterSpace = (text: string): string => (text.startsWith(' ') ? text.slice(1) : text)
 
-const isHexDigit = (c: string): boolean => isDigit(c) || (c >= 'a' && c <= 'f')
 const isScopeCharacter = (c: string): boolean => isLowerOrDigit(c) || c === '-'
 const isHeaderCharacter = (c: string): boolean => isLowerOrDigit(c) || c === '-' || c === '_'
 /** AccessKey in the IAM API reference: `[\w]+`, up to 128. */

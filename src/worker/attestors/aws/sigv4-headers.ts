@@ -44,7 +44,7 @@ export function appraiseHeaders(headers: Readonly<Record<string, string>>, expec
   const signed = new Map<string, string>()
   for (const name of signedHeaders) {
     const value = sent.value.get(name)
-    if (!isSignable(name) || value === undefined || !everyCharacter(value, isPrintable)) return badHeader(name)
+    if (!isSignable(name) || value === undefined || !everyCharacter(value, isVisible)) return badHeader(name)
     signed.set(name, value)
   }
   if (signed.get('host') !== expected.host) return badHeader('host')
@@ -124,4 +124,4 @@ function parseAmzDate(text: string): EpochSeconds | null {
 const isTokenCharacter = (c: string): boolean => isLetterOrDigit(c) || "!#$%&'*+-.^_`|~".includes(c)
 
 const isNoControl = (c: string): boolean => c >= ' ' && (c < '\u007f' || c > '\u009f')
-const isPrintable = (c: string): boolean => c >= ' ' && c <= '~'
+const isVisible = (c: string): boolean => c >= ' ' && c <= '~'

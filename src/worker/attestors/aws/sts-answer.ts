@@ -1,6 +1,6 @@
 // What STS answered: a caller identity, a refusal whose cause an operator can act on, or an outage.
 
-import { readUpTo } from '../../../protocol/bounded.ts'
+import { decodeUtf8, readUpTo } from '../../../protocol/bytes.ts'
 import { everyCharacter, isLetter } from '../../../protocol/characters.ts'
 import { STS_BODY_BYTES } from '../../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../../protocol/refusals.ts'
@@ -94,12 +94,4 @@ const isCode = (text: string): boolean =>
 function isXml(response: Response): boolean {
   const [type = ''] = (response.headers.get('content-type') ?? 'text/xml').split(';', 1)
   return ['text/xml', 'application/xml'].includes(type.trim().toLowerCase())
-}
-
-function decodeUtf8(bytes: Uint8Array): string | null {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    return null
-  }
 }

@@ -1,7 +1,7 @@
 // Where a cluster's key set comes from: its bundled file, its jwksURI, or discovery (OpenID Connect Discovery 1.0 §4).
 // Every address is the trust file's or on the issuer's own host: none is taken from a token.
 
-import { readUpTo } from '../../../protocol/bounded.ts'
+import { readUpTo } from '../../../protocol/bytes.ts'
 import { FETCH_TIMEOUT, KEY_SET_BODY_BYTES } from '../../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../../protocol/refusals.ts'
 import { ok } from '../../../protocol/result.ts'

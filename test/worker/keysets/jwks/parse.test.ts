@@ -1,7 +1,7 @@
 // Key sets and discovery documents as they are found in the world: what is used of them, and what is not.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { decodeBase64url, encodeBase64url } from '../../../../src/protocol/base64url.ts'
+import { decodeBase64url, encodeBase64url } from '../../../../src/protocol/bytes.ts'
 import type { Json } from '../../../../src/protocol/strict-json.ts'
 import { milliseconds } from '../../../../src/protocol/time.ts'
 import type { Cluster } from '../../../../src/trust/modes/kubernetes.ts'

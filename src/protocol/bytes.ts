@@ -1,4 +1,4 @@
-// Bytes as text and back, strict both ways: base64 and base64url (RFC 4648), hexadecimal, UTF-8. No I/O.
+// Bytes: base64, base64url (RFC 4648), hexadecimal and UTF-8, strict both ways; SHA-256; bounded reading. No I/O of its own.
 
 /** Bytes whose buffer is their own, as WebCrypto takes them. */
 export type Bytes = Uint8Array<ArrayBuffer>
@@ -37,9 +37,18 @@ export function decodeBase64url(text: string): Bytes | null {
   return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
 }
 
-/** UTF-8. */
 export const utf8 = (text: string): Bytes => new Uint8Array(new TextEncoder().encode(text))
 
+/** The text, a byte order mark included; null where the bytes are not UTF-8. */
+export function decodeUtf8(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return null
+  }
+}
+
+/** Lower case. */
 export function hex(bytes: Uint8Array): string {
   let text = ''
   for (const byte of bytes) text += byte.toString(16).padStart(2, '0')
@@ -52,4 +61,30 @@ export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   let difference = 0
   for (let i = 0; i < a.length; i++) difference |= (a[i] as number) ^ (b[i] as number)
   return difference === 0
+}
+
+export const sha256 = async (bytes: Bytes): Promise<Bytes> =>
+  new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))
+
+export const sha256Hex = async (bytes: Bytes): Promise<string> => hex(await sha256(bytes))
+
+/**
+ * All bytes of `chunks`, or null where they are more than `limit`: reading stops there and cancels the rest. Bytes are
+ * counted as they come, since announced lengths prove nothing and compression hides the size.
+ */
+export async function readUpTo(chunks: AsyncIterable<Uint8Array> | null, limit: number): Promise<Bytes | null> {
+  const kept: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of chunks ?? []) {
+    length += chunk.byteLength
+    if (length > limit) return null
+    kept.push(chunk)
+  }
+  const whole = new Uint8Array(length)
+  let offset = 0
+  for (const chunk of kept) {
+    whole.set(chunk, offset)
+    offset += chunk.byteLength
+  }
+  return whole
 }
