@@ -1,5 +1,6 @@
-// One leaf certificate of ours, as the record that is made before it is signed. No I/O.
+// The record of a leaf certificate: written before the certificate is signed, and read from one that is presented. No I/O.
 
+import type { Bytes } from './bytes.ts'
 import type { ProvenMode } from './modes.ts'
 import type { EpochSeconds } from './time.ts'
 
@@ -30,6 +31,15 @@ export interface LeafSubject {
 
 /** Everything that a leaf certificate says. */
 export type Leaf = LeafContent & LeafSubject
+
+/** A leaf that this CA issued, as somebody presents it. Only `hasSigned` proves that whoever does holds its key. */
+export interface VerifiedLeaf {
+  readonly leaf: Leaf
+  /** End of the issuing certificate, which no grace extends. */
+  readonly issuerNotAfter: EpochSeconds
+  /** Whether `signature` (ECDSA P-256 with SHA-256, r ‖ s) over `message` is by the leaf's key. */
+  readonly hasSigned: (signature: Bytes, message: Bytes) => Promise<boolean>
+}
 
 /** The content alone, of a record that holds more. */
 export const leafContentOf = ({

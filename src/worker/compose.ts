@@ -91,11 +91,11 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     attestors: makeAttestors({
       findToken: (hash) => findToken(database, hash),
       leaves: {
-        prove: async (pem) => {
+        verify: async (pem) => {
           const der = presentedDer(pem)
           return der === null ? refuse('certificate_invalid') : verifyLeaf(der)
         },
-        refusalAt: renewalRefusal,
+        renewalRefusal,
       },
       aws: {
         regions: trust.aws.regions,

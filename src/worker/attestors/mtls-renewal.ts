@@ -1,27 +1,20 @@
 // `mtls-renewal`: the caller holds the key of a certificate that this CA issued, and it may still be renewed.
 
 import * as v from 'valibot'
-import { type Bytes, decodeBase64url, utf8 } from '../../protocol/bytes.ts'
-import type { Leaf } from '../../protocol/leaf.ts'
+import { decodeBase64url, utf8 } from '../../protocol/bytes.ts'
+import type { Leaf, VerifiedLeaf } from '../../protocol/leaf.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { text } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Attestor } from './attestor.ts'
 
-/** What proves a leaf, and whether it is in time; the certificate authority gives both. */
-export interface LeafProver {
-  /** Whoever presents the leaf in PEM has not proven yet to hold its key: `signed` says whether a signature does. */
-  readonly prove: (pem: string) => Promise<Outcome<ProvenLeaf>>
+/** What the certificate authority does for this mode. */
+export interface LeafVerifier {
+  /** Verifies the leaf of a PEM text; its times are not judged. */
+  readonly verify: (pem: string) => Promise<Outcome<VerifiedLeaf>>
   /** Null where the certificate may be renewed now. */
-  readonly refusalAt: (proven: ProvenLeaf, now: EpochSeconds) => Refusal | null
-}
-
-export interface ProvenLeaf {
-  readonly leaf: Leaf
-  /** End of the issuing certificate. */
-  readonly issuerNotAfter: EpochSeconds
-  readonly signed: (signature: Bytes, signed: Bytes) => Promise<boolean>
+  readonly renewalRefusal: (verified: VerifiedLeaf, now: EpochSeconds) => Refusal | null
 }
 
 export interface RenewalProof {
@@ -31,20 +24,20 @@ export interface RenewalProof {
 
 const FIELDS = v.strictObject({ certificate: text, signature: text })
 
-/** Chain and signature first: only to the holder of the key is it said that the window has passed. */
-export const mtlsRenewal = ({ prove, refusalAt }: LeafProver): Attestor<typeof FIELDS, RenewalProof> => ({
+/** Chain and signature come first: only the holder of the key learns that the window has passed. */
+export const mtlsRenewal = ({ verify, renewalRefusal }: LeafVerifier): Attestor<typeof FIELDS, RenewalProof> => ({
   fields: FIELDS,
   async appraise({ certificate, signature }, { now, challengeNonce }) {
-    const proven = await prove(certificate)
-    if (!proven.ok) return proven
-    const { leaf, signed } = proven.value
+    const verified = await verify(certificate)
+    if (!verified.ok) return verified
+    const { leaf, hasSigned } = verified.value
     const { enrollmentId, tenant, serial } = leaf
     const claimed = { enrollment: enrollmentId, tenant, serial }
     const raw = decodeBase64url(signature)
-    if (raw === null || !(await signed(raw, utf8(challengeNonce)))) {
+    if (raw === null || !(await hasSigned(raw, utf8(challengeNonce)))) {
       return refuse('renewal_signature', { claimed })
     }
-    const refusal = refusalAt(proven.value, now)
+    const refusal = renewalRefusal(verified.value, now)
     return refusal === null ? ok({ mode: 'mtls-renewal', leaf }) : refuse(refusal.reason, { ...refusal, claimed })
   },
 })

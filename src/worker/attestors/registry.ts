@@ -4,9 +4,10 @@ import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Fields } from '../../protocol/shape.ts'
 import type { Attestor } from './attestor.ts'
 import { type AwsSources, awsSts } from './aws-sts.ts'
-import { bootstrapToken, type FindToken } from './bootstrap-token.ts'
+import { bootstrapToken } from './bootstrap-token.ts'
 import { kubernetes, type WorkloadSources } from './kubernetes.ts'
-import { type LeafProver, mtlsRenewal, type RenewalProof } from './mtls-renewal.ts'
+import type { FindToken } from './minted-token.ts'
+import { type LeafVerifier, mtlsRenewal, type RenewalProof } from './mtls-renewal.ts'
 import { runnerToken } from './runner-token.ts'
 
 /** What the attestors need of the rest of the Worker. */
@@ -14,7 +15,7 @@ export interface AttestorSources {
   readonly findToken: FindToken
   readonly aws: AwsSources
   readonly workloads: WorkloadSources
-  readonly leaves: LeafProver
+  readonly leaves: LeafVerifier
 }
 
 export type Attestors = Readonly<Record<ConfigurableMode, Attestor>> & {

@@ -1,7 +1,7 @@
 // Verifies certificates that runners present, at a renewal or a connection: one level under the CA, and in time.
 
 import { type Bytes, equalBytes, hex, sha256Hex } from '../../protocol/bytes.ts'
-import type { Leaf } from '../../protocol/leaf.ts'
+import type { Leaf, VerifiedLeaf } from '../../protocol/leaf.ts'
 import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
@@ -12,16 +12,6 @@ import { readCertificate } from './certificate.ts'
 import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { subjectOf } from './subject.ts'
 
-/** A leaf that this CA issued, as somebody presents it. */
-export interface Presented {
-  readonly leaf: Leaf
-  readonly spki: Bytes
-  /** End of the issuing certificate, which no grace extends. */
-  readonly issuerNotAfter: EpochSeconds
-  /** Whether `signature` (r ‖ s) over `signed` is by this certificate's key. */
-  readonly signed: (signature: Bytes, signed: Bytes) => Promise<boolean>
-}
-
 /**
  * Verifies a presented leaf: signed by the key of an accepted issuing certificate, of an accepted trust domain, with
  * the usages of a runner. What it says is true then; its times are judged by the two functions below.
@@ -30,7 +20,7 @@ export async function verifyPresented(
   authority: Authority,
   trustDomains: readonly string[],
   der: Bytes,
-): Promise<Outcome<Presented>> {
+): Promise<Outcome<VerifiedLeaf>> {
   const certificate = readCertificate(der)
   const subject = certificate && subjectOf(certificate)
   const point = certificate && p256PointOf(certificate.spki)
@@ -54,9 +44,8 @@ export async function verifyPresented(
     }
     return ok({
       leaf,
-      spki: certificate.spki,
       issuerNotAfter: issuer.certificate.notAfter,
-      signed: (signature, signed) => verifyP256(key, signature, signed),
+      hasSigned: (signature, message) => verifyP256(key, signature, message),
     })
   }
   return refuse('certificate_invalid')
@@ -73,9 +62,8 @@ export function presentedDer(pem: string): Bytes | null {
   return blocks.value[0]?.bytes ?? null
 }
 
-interface Times {
+interface Times extends Pick<VerifiedLeaf, 'issuerNotAfter'> {
   readonly leaf: Pick<Leaf, 'notBefore' | 'notAfter'>
-  readonly issuerNotAfter: EpochSeconds
 }
 
 /** Why a proven certificate may not be renewed now; null where it may: through notAfter + 300 s grace + 60 s skew. */

@@ -55,10 +55,10 @@ export async function importP256(point: Bytes): Promise<Key | null> {
   }
 }
 
-/** ECDSA with SHA-256 by a runner's key; `signature` is r ‖ s. Never throws: what is not 64 octets is not valid. */
-export async function verifyP256(key: Key, signature: Bytes, signed: Bytes): Promise<boolean> {
+/** ECDSA with SHA-256 by a runner's key; `signature` is r ‖ s. Never throws: one that is not 64 octets is not valid. */
+export async function verifyP256(key: Key, signature: Bytes, message: Bytes): Promise<boolean> {
   if (signature.length !== 64) return false
-  return crypto.subtle.verify({ name: 'ECDSA', hash: 'SHA-256' }, key, signature, signed)
+  return crypto.subtle.verify({ name: 'ECDSA', hash: 'SHA-256' }, key, signature, message)
 }
 
 /**

@@ -1,13 +1,13 @@
 // What the steps of an enrollment depend on: made once by the composition, the same for every request. Types only.
 
 import type { Bytes } from '../../protocol/bytes.ts'
+import type { VerifiedLeaf } from '../../protocol/leaf.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
-import type { Presented } from '../ca/presented.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
 import type { BatchDatabase } from '../store/db.ts'
 import type { RefusalCap } from '../store/refusal-cap.ts'
@@ -31,7 +31,7 @@ export interface Dependencies {
   /** The HMAC key of tunnel challenges. */
   readonly challengeKey: () => Promise<Outcome<CryptoKey>>
   /** Proves that this CA issued a leaf (DER); not that whoever presents it holds its key, nor that it is in time. */
-  readonly verifyLeaf: (der: Bytes) => Promise<Outcome<Presented>>
+  readonly verifyLeaf: (der: Bytes) => Promise<Outcome<VerifiedLeaf>>
   /** Which refusals get a row. */
   readonly refusalCap: RefusalCap
   /** Counts one more request of this key; false where that is over its rate. Always true where no limiter is bound. */

@@ -1,11 +1,12 @@
 // The way of a connection: early data → proofs → certificate → reauthorization and lineage, in one call → the socket.
 
 import { type Bytes, equalBytes, utf8 } from '../../protocol/bytes.ts'
+import type { VerifiedLeaf } from '../../protocol/leaf.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err, ok } from '../../protocol/result.ts'
 import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts'
-import { connectionRefusal, type Presented } from '../ca/presented.ts'
+import { connectionRefusal } from '../ca/presented.ts'
 import type { SpentChallenge } from '../fleet/record.ts'
 import { challengeExpiry } from './challenge.ts'
 import type { Dependencies } from './dependencies.ts'
@@ -97,13 +98,13 @@ function readProofs({ tlsCertificate, clientCert, proof }: UpgradeRequest): Outc
 async function spentBy(
   deps: Dependencies,
   host: string,
-  presented: Presented,
+  presented: VerifiedLeaf,
   { signed }: Proofs,
   now: EpochSeconds,
 ): Promise<Outcome<SpentChallenge | null>> {
   if (signed === null) return ok(null)
   const { challenge, signature } = signed
-  if (!(await presented.signed(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')
+  if (!(await presented.hasSigned(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')
   const key = await deps.challengeKey()
   if (!key.ok) return key
   const expiresAt = await challengeExpiry(key.value, challenge, now)

@@ -3,8 +3,8 @@
 import type { LeafContent } from '../../protocol/leaf.ts'
 import { type EpochSeconds, seconds, subtractSeconds } from '../../protocol/time.ts'
 
-/** What tells a certificate that is presented from every other. */
-export type Presented = Pick<LeafContent, 'serial' | 'publicKeyHash'>
+/** Identifies a presented certificate among those of its enrollment. */
+export type PresentedLeaf = Pick<LeafContent, 'serial' | 'publicKeyHash'>
 
 export interface Lineage {
   /** What the tip was renewed from; null until the first renewal. */
@@ -31,7 +31,7 @@ export type RenewalVerdict =
 /** `candidate` is the certificate that a new tip would be. */
 export function renewalVerdict(
   lineage: Lineage,
-  presented: Presented,
+  presented: PresentedLeaf,
   candidate: LeafContent,
   now: EpochSeconds,
 ): RenewalVerdict {
@@ -70,7 +70,7 @@ export type ConnectionVerdict =
   | { readonly verdict: 'replaced' }
   | { readonly verdict: 'clone' }
 
-export function connectionVerdict(lineage: Lineage, presented: Presented, now: EpochSeconds): ConnectionVerdict {
+export function connectionVerdict(lineage: Lineage, presented: PresentedLeaf, now: EpochSeconds): ConnectionVerdict {
   if (presented.serial === lineage.tip.serial) return { verdict: 'accept', next: use(lineage, now) }
   if (presented.serial !== lineage.parent?.serial) return { verdict: 'clone' }
   if (lineage.usedAt === null) return { verdict: 'accept', next: lineage }
