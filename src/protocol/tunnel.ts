@@ -22,7 +22,7 @@ export const TUNNEL_CLOSE = {
   /** Another connection of the same enrollment took over. */
   replaced: 4002,
   /** Ban, revocation, clone: renew once, what that answers decides. */
-  standingLost: 4003,
+  unauthorized: 4003,
 } as const
 
 const HELLO = v.strictObject({

@@ -1,19 +1,18 @@
-// The composition: bindings, trust file and rooms put together. Used by both entry files; decides nothing.
+// Wires the Worker: an environment and a trust file in, the handlers and Durable Object classes of an entry file out.
 
-import { type Outcome, refuse } from '../protocol/refusals.ts'
+import { refuse } from '../protocol/refusals.ts'
 import { ok } from '../protocol/result.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
-import { type Authority, loadAuthority } from './ca/authority.ts'
+import { loadAuthority } from './ca/authority.ts'
 import { deriveHmacKey } from './ca/keys.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
 import type { Dependencies } from './enrollment/dependencies.ts'
-import type { Rate } from './enrollment/rate-limit.ts'
 import { reservedIdCheck } from './enrollment/readiness.ts'
 import { runCron } from './enrollment/sweep.ts'
-import { type Env, missingBindings } from './env.ts'
+import { type Env, limiterOf, missingBindings } from './env.ts'
 import { enrollmentObjectWith } from './fleet/enrollment-object.ts'
 import type { EnrollmentSources } from './fleet/fleet-row.ts'
 import { makeApp } from './http/app.ts'
@@ -27,9 +26,9 @@ import { updateEnded, updateFleetRow } from './store/enrollments.ts'
 import { makeRefusalCap } from './store/refusal-cap.ts'
 import { findToken, liveRunnerIdWithSlash } from './store/tokens.ts'
 
-/** What only `muster dev` may do; the deployed entry file says no to all of it. */
+/** What `muster dev` alone allows. */
 export interface Development {
-  /** Plain http, for loopback. */
+  /** Requests by plain http, for loopback. */
   readonly plainHttp: boolean
   /** A CA that `muster dev` made. */
   readonly developmentCa: boolean
@@ -39,9 +38,7 @@ export const DEPLOYED: Development = { plainHttp: false, developmentCa: false }
 
 /** What an entry file of the Worker exports. */
 export interface Composition {
-  /** The object of one enrollment. */
   readonly EnrollmentObject: ReturnType<typeof enrollmentObjectWith<Env>>
-  /** The keeper of every cluster's keys. */
   readonly KeyDirectory: ReturnType<typeof keyDirectoryOf>
   readonly fetch: (request: Request, env: Env, context: ExecutionContext) => Promise<Response>
   readonly scheduled: (event: ScheduledController, env: Env, context: ExecutionContext) => Promise<void>
@@ -52,7 +49,7 @@ export function compose(
   development: Development = DEPLOYED,
   clock: Clock = systemClock,
 ): Composition {
-  // An isolate sees one environment; what is costly to make twice is kept for it.
+  // An isolate has one environment, so this makes its dependencies once.
   const made = new WeakMap<Env, Dependencies>()
   const dependenciesOf = (env: Env): Dependencies => {
     const deps = made.get(env) ?? makeDependencies(env, trust, development, clock)
@@ -70,43 +67,58 @@ export function compose(
 
 function makeDependencies(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Dependencies {
   const database = openDatabase(env.DB)
+  const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
   const withinRate: Dependencies['withinRate'] = async (rate, key) =>
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
-  const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
-  const authority = authorityOf(env, development)
-  const keySets = makeKeySets({
-    clusters: trust.clusters,
-    readEntry: (name) => env.KEYS.get(name, { cacheTtl: KV_CACHE_SECONDS }),
-    sealingKey: sealingKeyOf(env),
-    askDirectory: (cluster, kid) => directory().ask(cluster, kid),
-    refreshDirectory: () => directory().refresh(),
+
+  const authority = once(async () => {
+    const missing = missingBindings(env)
+    if (missing.length > 0) return refuse('ca_not_configured', { detail: missing.join('; ') })
+    return loadAuthority({
+      caKey: env.CA_KEY,
+      caCert: env.CA_CERT,
+      caPrevious: env.CA_PREVIOUS,
+      caTrust: env.CA_TRUST,
+      allowDevelopment: development.developmentCa,
+    })
+  })
+  const challengeKey = once(async () => {
+    const loaded = await authority()
+    return loaded.ok ? ok(await deriveHmacKey(env.CA_KEY ?? '', CHALLENGE_PURPOSE)) : loaded
   })
   const verifyLeaf: Dependencies['verifyLeaf'] = async (der) => {
     const loaded = await authority()
     return loaded.ok ? verifyPresented(loaded.value, [trust.trustDomain, ...trust.alsoTrust], der) : loaded
   }
+
+  const keySets = makeKeySets({
+    clusters: trust.clusters,
+    readEntry: (name) => env.KEYS.get(name, { cacheTtl: KV_CACHE_SECONDS }),
+    sealingKey: once(async () => (env.CA_KEY ? deriveSealingKey(env.CA_KEY) : null)),
+    askDirectory: (cluster, kid) => directory().ask(cluster, kid),
+    refreshDirectory: () => directory().refresh(),
+  })
+  const attestors = makeAttestors({
+    findToken: (hash) => findToken(database, hash),
+    leaves: {
+      verify: async (pem) => {
+        const der = presentedDer(pem)
+        return der === null ? refuse('certificate_invalid') : verifyLeaf(der)
+      },
+      renewalRefusal,
+    },
+    aws: {
+      regions: trust.aws.regions,
+      fetch: (url, init) => fetch(url, init),
+      allowKey: (accessKeyId) => withinRate('identities', `access key ${accessKeyId}`),
+    },
+    workloads: { clusters: trust.clusters, findKey: keySets.find },
+  })
+
   return {
     clock,
     trust,
-    attestors: makeAttestors({
-      findToken: (hash) => findToken(database, hash),
-      leaves: {
-        verify: async (pem) => {
-          const der = presentedDer(pem)
-          return der === null ? refuse('certificate_invalid') : verifyLeaf(der)
-        },
-        renewalRefusal,
-      },
-      aws: {
-        regions: trust.aws.regions,
-        fetch: (url, init) => fetch(url, init),
-        allowKey: (accessKeyId) => withinRate('identities', `access key ${accessKeyId}`),
-      },
-      workloads: {
-        clusters: trust.clusters,
-        findKey: keySets.find,
-      },
-    }),
+    attestors,
     database,
     banList: keepBanList((now) => loadBanList(database, now), clock),
     checkReservedIds: reservedIdCheck(
@@ -116,35 +128,10 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     enrollmentObject: (enrollmentId) => env.ENROLLMENTS.getByName(enrollmentId),
     refreshKeySets: keySets.refresh,
     authority,
+    challengeKey,
     verifyLeaf,
-    challengeKey: challengeKeyOf(env, authority),
     refusalCap: makeRefusalCap(),
     withinRate,
-  }
-}
-
-/** The least that KV allows: how long a location may go by an entry that was replaced. */
-const KV_CACHE_SECONDS = 30
-
-const deriveSealingKey = (caKey: string): Promise<CryptoKey> => deriveHmacKey(caKey, SEALING_PURPOSE)
-
-/** The key that entries of KV are sealed with; null without a CA, when nothing there can be believed. */
-function sealingKeyOf(env: Env): () => Promise<CryptoKey | null> {
-  let key: CryptoKey | null = null
-  return async () => {
-    if (key === null && env.CA_KEY) key = await deriveSealingKey(env.CA_KEY)
-    return key
-  }
-}
-
-/** Out of CA_KEY, so there is none without a CA that loads. */
-function challengeKeyOf(env: Env, authority: Dependencies['authority']): Dependencies['challengeKey'] {
-  let key: CryptoKey | null = null
-  return async () => {
-    const loaded = await authority()
-    if (!loaded.ok) return loaded
-    key ??= await deriveHmacKey(env.CA_KEY ?? '', CHALLENGE_PURPOSE)
-    return ok(key)
   }
 }
 
@@ -158,30 +145,16 @@ function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): Enro
   }
 }
 
-/** Loads the CA once an isolate. The value is kept, never the promise: another request must not wait on it. */
-function authorityOf(env: Env, development: Development): () => Promise<Outcome<Authority>> {
-  let loaded: Outcome<Authority> | null = null
-  return async () => {
-    const missing = missingBindings(env)
-    if (missing.length > 0) return refuse('ca_not_configured', { detail: missing.join('; ') })
-    loaded ??= await loadAuthority({
-      caKey: env.CA_KEY,
-      caCert: env.CA_CERT,
-      caPrevious: env.CA_PREVIOUS,
-      caTrust: env.CA_TRUST,
-      allowDevelopment: development.developmentCa,
-    })
-    return loaded
-  }
-}
+/** The least that KV allows: for so long a location may read an entry that was replaced. */
+const KV_CACHE_SECONDS = 30
 
-function limiterOf(env: Env, rate: Rate): RateLimit | undefined {
-  switch (rate) {
-    case 'failures':
-      return env.FAILURES
-    case 'identities':
-      return env.IDENTITIES
-    case 'tenants':
-      return env.TENANTS
+const deriveSealingKey = (caKey: string): Promise<CryptoKey> => deriveHmacKey(caKey, SEALING_PURPOSE)
+
+/** Makes a value at the first call. The value is kept, never the promise: no request may wait on another's. */
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: { readonly value: T } | null = null
+  return async () => {
+    made ??= { value: await make() }
+    return made.value
   }
 }

@@ -1,5 +1,6 @@
-// The bindings and secrets of the Worker as wrangler.toml and `wrangler secret put` give them.
+// The Worker's environment: the bindings of wrangler.toml and the secrets of `wrangler secret put`.
 
+import type { Rate } from './enrollment/rate-limit.ts'
 import type { EnrollmentObject } from './fleet/enrollment-object.ts'
 import type { KeyDirectory } from './keysets/key-directory.ts'
 
@@ -26,6 +27,17 @@ export interface Env {
 
 const BINDINGS = ['DB', 'KEYS', 'ENROLLMENTS', 'KEY_DIRECTORY'] as const
 
-/** Every binding that is missing, one sentence each; empty where the Worker can serve. */
+/** One sentence for each missing binding. */
 export const missingBindings = (env: Env): string[] =>
   BINDINGS.filter((name) => env[name] === undefined).map((name) => `binding ${name} is missing in wrangler.toml`)
+
+export function limiterOf(env: Env, rate: Rate): RateLimit | undefined {
+  switch (rate) {
+    case 'failures':
+      return env.FAILURES
+    case 'identities':
+      return env.IDENTITIES
+    case 'tenants':
+      return env.TENANTS
+  }
+}

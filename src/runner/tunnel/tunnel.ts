@@ -123,7 +123,7 @@ export class Tunnel {
     if (this.#openedAt !== null && mostElapsed(this.#openedAt, clocks.now()) >= STABLE) this.#failures = 0
     if (!this.#stop.signal.aborted) {
       this.#backOff('tunnel closed', { code }, code === TUNNEL_CLOSE.replaced)
-      if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.standingLost) onRejected()
+      if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.unauthorized) onRejected()
     }
     this.#drop(socket)
     this.wake()

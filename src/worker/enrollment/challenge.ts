@@ -1,5 +1,5 @@
-// Challenges of the tunnel: made and judged without any state, base64url(expiry[4] ‖ random[16] ‖ HMAC[32]).
-// That one is used once is for the object of the enrollment to see to.
+// Makes and verifies the challenges of the tunnel, without state: base64url(expiry[4] ‖ random[16] ‖ HMAC[32]).
+// The enrollment's object sees to it that each is used once.
 
 import { type Bytes, decodeBase64url, encodeBase64url } from '../../protocol/bytes.ts'
 import { addSeconds, type EpochSeconds, epochSeconds, rfc3339, seconds } from '../../protocol/time.ts'
@@ -20,7 +20,7 @@ export async function makeChallenge(key: CryptoKey, now: EpochSeconds): Promise<
   return { challenge: encodeBase64url(bytes), expiresAt: rfc3339(expiresAt) }
 }
 
-/** When a challenge of ours expires; null where it has, or is none of ours. */
+/** When the challenge expires; null where it has expired, or was not made with this key. */
 export async function challengeExpiry(
   key: CryptoKey,
   challenge: string,

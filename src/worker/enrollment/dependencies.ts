@@ -1,4 +1,4 @@
-// What the steps of an enrollment depend on: made once by the composition, the same for every request. Types only.
+// What the steps of a request depend on, made once an isolate by compose.ts. Types only.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import type { VerifiedLeaf } from '../../protocol/leaf.ts'
@@ -18,22 +18,22 @@ export interface Dependencies {
   readonly trust: CompiledTrust
   readonly attestors: Attestors
   readonly database: BatchDatabase
-  /** Who is banned, at most 30 s old; with the database away 15 min. */
+  /** At most 30 s old, or 15 min while the database is away. */
   readonly banList: () => Promise<Outcome<BanList>>
-  /** Refuses while a minted token holds a runner ID that is reserved for the nodes of clusters. */
+  /** Refuses while a minted token has a runner ID that is reserved for the nodes of clusters. */
   readonly checkReservedIds: () => Promise<Outcome<null>>
-  /** The object of an enrollment: addressed only once its certificate or its reservation is proven. */
+  /** The object of an enrollment. Call it only once the certificate is verified or the enrollment is reserved. */
   readonly enrollmentObject: (enrollmentId: string) => DurableObjectStub<EnrollmentObject>
   /** Fetches every cluster's key set anew. */
   readonly refreshKeySets: () => Promise<void>
-  /** The certificate authority, loaded once an isolate; a refusal says what is missing. */
+  /** Loaded once an isolate. A refusal names what is missing. */
   readonly authority: () => Promise<Outcome<Authority>>
   /** The HMAC key of tunnel challenges. */
   readonly challengeKey: () => Promise<Outcome<CryptoKey>>
-  /** Proves that this CA issued a leaf (DER); not that whoever presents it holds its key, nor that it is in time. */
+  /** Verifies that this CA issued the leaf (DER). Its times are not judged. */
   readonly verifyLeaf: (der: Bytes) => Promise<Outcome<VerifiedLeaf>>
-  /** Which refusals get a row. */
+  /** Which refusals get a row in D1. */
   readonly refusalCap: RefusalCap
-  /** Counts one more request of this key; false where that is over its rate. Always true where no limiter is bound. */
+  /** Counts one request under this key; false where it is over the rate. Always true without a bound limiter. */
   readonly withinRate: (rate: Rate, key: string) => Promise<boolean>
 }

@@ -1,6 +1,7 @@
-// One request, one event: a structured log line always, and a row in D1 where the table has room for it.
+// Records the event of each request: always as a log line, and as a row in D1 within the caps of store/refusal-cap.ts.
 
 import { printable } from '../../protocol/characters.ts'
+import type { Leaf } from '../../protocol/leaf.ts'
 import { adviceOf, type Notice } from '../../protocol/notices.ts'
 import { REASONS, type Reason } from '../../protocol/reasons.ts'
 import { type Labels, type Outcome, type Refusal, statusOf } from '../../protocol/refusals.ts'
@@ -9,26 +10,26 @@ import { type EpochMilliseconds, type EpochSeconds, rfc3339, toEpochSeconds } fr
 import { isStorageOutage } from '../store/db.ts'
 import { sharersOf } from '../store/enrollments.ts'
 import { type EventRow, insertEvent, insertRefusal } from '../store/events.ts'
-import { errorText, log } from '../telemetry/log.ts'
+import { log, logFailure } from '../telemetry/log.ts'
 import type { Dependencies } from './dependencies.ts'
 import { addressKeyOf } from './rate-limit.ts'
 
-/** Who calls, as far as the edge knows. */
+/** The client of a request, as far as the edge knows. */
 export interface Caller {
   /** UUIDv7, made when the request came. */
   readonly requestId: string
   readonly at: EpochMilliseconds
-  /** Client address as the edge saw it, empty where there is no edge; for rate limits only, never recorded. */
+  /** Client address as the edge saw it; empty where there is no edge. For rate limits only, never recorded. */
   readonly address: string
   readonly colo: string | null
   /** Lets work go on after the answer. */
-  readonly later: (work: Promise<unknown>) => void
+  readonly waitUntil: (work: Promise<unknown>) => void
 }
 
-/** What a granted request did. */
+/** The outcome of a granted request. */
 export type Granted = 'enrolled' | 'renewed' | 'connected' | 'named'
 
-/** What is known of a request, filled in along the way; identity fields only once proven. */
+/** What an event will say of a request. Each step adds what it knows; identity fields are added once proven. */
 export type Facts = {
   -readonly [K in keyof Omit<
     EventRow,
@@ -36,9 +37,14 @@ export type Facts = {
   >]?: EventRow[K]
 }
 
+/** The facts of a verified certificate. */
+export function noteLeaf(facts: Facts, { tenant, source, enrollmentId, serial, spiffeId }: Leaf): void {
+  Object.assign(facts, { proven: true, tenant, source, enrollmentId, serial, spiffeId })
+}
+
 /**
- * Runs the steps of one request and records how it ended. A refusal counts against the client's address; an exception
- * is an outage where it was one, else a bug. `granted` says after the steps what they did.
+ * Runs the steps of one request and records their outcome. A refusal counts against the client's address. An exception
+ * is a refusal too: `storage_unavailable` for an outage, else `internal`. `granted` names the outcome of granted steps.
  */
 export async function recorded<T>(
   deps: Dependencies,
@@ -58,29 +64,29 @@ export async function recorded<T>(
   }
 }
 
-/** Only failures count against an address, so one that is full of honest runners is never shut out. */
+/** Only refusals count against an address, so that many honest runners behind one address are never limited. */
 async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): Promise<Outcome<never>> {
-  const isTheirs = statusOf(refusal) < 500 && caller.address !== ''
-  const within = !isTheirs || (await deps.withinRate('failures', addressKeyOf(caller.address)))
-  const told: Refusal = within ? refusal : { reason: 'rate_limited' }
-  recordRefusal(deps, caller, told, facts)
-  return err(told)
+  const counts = statusOf(refusal) < 500 && caller.address !== ''
+  const within = !counts || (await deps.withinRate('failures', addressKeyOf(caller.address)))
+  const final: Refusal = within ? refusal : { reason: 'rate_limited' }
+  recordRefusal(deps, caller, final, facts)
+  return err(final)
 }
 
 function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts: Facts): void {
   if (granted === 'enrolled') {
-    later(caller, () => recordEnrolled(deps, caller, facts))
+    store(caller, () => recordEnrolled(deps, caller, facts))
     return
   }
   const row = rowOf(caller, granted, null, facts, null)
   logEvent('info', row, null)
-  // A renewal every ten minutes for each runner would be most of the bill: it is logged only.
-  if (granted === 'named') later(caller, () => insertEvent(deps.database, row))
+  // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
+  if (granted === 'named') store(caller, () => insertEvent(deps.database, row))
 }
 
 /**
- * Records an enrollment after its answer, with a notice where another enrollment of its runner ID has a live
- * certificate. Neither is cut off: a thief could cut off the owner.
+ * Records an enrollment, with a notice where another enrollment of its runner ID has a live certificate. Neither is
+ * cut off, because a thief could cut off the owner so.
  */
 async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts): Promise<void> {
   const shared = await isRunnerIdShared(deps, facts, toEpochSeconds(caller.at)).catch(() => false)
@@ -90,7 +96,7 @@ async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts):
   await insertEvent(deps.database, row)
 }
 
-/** As many are asked whether their certificate lives; a runner that restarted often leaves some that does not. */
+/** A runner that restarted often leaves enrollments whose certificates have expired; no more than so many are asked. */
 const SHARERS_ASKED = 5
 
 async function isRunnerIdShared(
@@ -104,17 +110,17 @@ async function isRunnerIdShared(
   return states.some((state) => state !== null && state.ended === null && state.notAfter >= now)
 }
 
-/** The event of a refused request, under the id that the caller was told. */
+/** Records a refusal under the request id that the caller got. */
 function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): void {
   const { reason } = refusal
   const row = rowOf(caller, 'refused', reason, facts, refusal)
   logEvent(REASONS[reason].code === 'internal' ? 'error' : 'warn', row, reason)
   const hasRoom =
     reason !== 'rate_limited' && deps.refusalCap.admits(row.proven ? 'proven' : 'unproven', reason, row.time)
-  if (hasRoom) later(caller, () => insertRefusal(deps.database, row))
+  if (hasRoom) store(caller, () => insertRefusal(deps.database, row))
 }
 
-/** Logs what broke a request, for whoever looks the request id up. Never what the request held. */
+/** Logs an exception under the request id, with nothing of the request. */
 export function recordBug(caller: Caller, error: unknown): void {
   const fault =
     error instanceof Error ? { error: error.name, message: error.message, stack: error.stack } : { error: 'unknown' }
@@ -156,18 +162,15 @@ function logEvent(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reaso
   log(level, row.outcome, { requestId: id, time: rfc3339(time), ...known, ...advice })
 }
 
-/** An event that cannot be stored must not break the answer: the log line has it. */
-function later(caller: Caller, write: () => Promise<void>): void {
-  caller.later(
-    write().catch((error: unknown) =>
-      log('error', 'event not stored', { requestId: caller.requestId, error: errorText(error) }),
-    ),
-  )
+/** Writes a row after the answer. Where that fails the log line is all there is of the event. */
+function store(caller: Caller, write: () => Promise<void>): void {
+  const { requestId } = caller
+  caller.waitUntil(write().catch((error: unknown) => logFailure('event not stored', error, { requestId })))
 }
 
 const LONGEST_TEXT = 256
 
-/** What a caller says may not forge lines or columns of what an operator reads, nor steer a terminal. */
+/** Texts of a caller must not forge lines or columns of an operator's output, nor control a terminal. */
 const safeText = (text: string): string => printable(text.slice(0, LONGEST_TEXT))
 
 const safeLabels = (claimed: Labels): Labels =>

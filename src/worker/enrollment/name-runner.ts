@@ -1,18 +1,18 @@
-// The way through the Connect door: a bearer token → the runner ID that its holder goes by. No certificate, no
-// enrollment. dispatch by shape → appraise → decide → bans → rates → runner ID → event.
+// The steps of a call to the Connect door: names the runner that holds a bearer token. It makes no enrollment.
+// mode by the token's form → appraise → authorize → runner ID.
 
 import { parseEvidence } from '../../protocol/enroll.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
+import { authorize } from './authorize.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
-import { decideAndLimit } from './reserve.ts'
 
 /**
- * `authorization` is the header as it came; `asked` the runner ID that the message names, empty for none, or why
- * there is no message.
+ * `authorization`: the header. `asked`: the runner ID in the message, empty for none; or why there is no message. The
+ * value is the runner ID.
  */
 export const nameRunner = (
   deps: Dependencies,
@@ -43,18 +43,18 @@ async function steps(
 
   const token = bearerOf(authorization)
   if (token === null) return refuse('token_malformed')
-  // By shape, before any lookup: what looks like a JWS is never hashed, and what does not is never verified as one.
+  // A compact JWS is never looked up as a minted token, and any other token is never verified as a JWS.
   const mode = isCompactJws(token) ? 'kubernetes' : 'runner-token'
   facts.mode = mode
   const attestor = deps.attestors[mode]
   const evidence = parseEvidence(attestor.fields, { token })
   if (!evidence.ok) return evidence
-  // Nothing is bound to a key here: a bearer token is all that this door asks for.
+  // There is no CSR here, so the token is bound to no key.
   const claims = await attestor.appraise(evidence.value, { now: toEpochSeconds(caller.at), challengeNonce: '' })
   if (!claims.ok) return claims
-  const decided = await decideAndLimit(deps, claims.value, facts)
-  if (!decided.ok) return decided
-  const { runnerId } = decided.value.decision
+  const authorized = await authorize(deps, claims.value, facts)
+  if (!authorized.ok) return authorized
+  const { runnerId } = authorized.value.decision
 
   if (runnerId === null) return refuse('node_claim')
   if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')
@@ -63,7 +63,7 @@ async function steps(
 
 const BEARER = 'bearer '
 
-/** RFC 6750 §2.1; the scheme's case does not count (RFC 9110 §11.1). */
+/** The token (RFC 6750 §2.1), or null; the scheme is case-insensitive (RFC 9110 §11.1). */
 function bearerOf(authorization: string | null): string | null {
   if (authorization === null || authorization.slice(0, BEARER.length).toLowerCase() !== BEARER) return null
   return authorization.slice(BEARER.length)

@@ -1,4 +1,4 @@
-// The way of a connection: early data → proofs → certificate → reauthorization and lineage, in one call → the socket.
+// The steps of a connection: early data → proofs → certificate → reauthorize and lineage, in one call → socket.
 
 import { type Bytes, equalBytes, utf8 } from '../../protocol/bytes.ts'
 import type { VerifiedLeaf } from '../../protocol/leaf.ts'
@@ -10,22 +10,21 @@ import { connectionRefusal } from '../ca/presented.ts'
 import type { SpentChallenge } from '../fleet/record.ts'
 import { challengeExpiry } from './challenge.ts'
 import type { Dependencies } from './dependencies.ts'
-import { noteLeaf } from './enroll.ts'
-import { type Caller, type Facts, recorded } from './event.ts'
+import { type Caller, type Facts, noteLeaf, recorded } from './event.ts'
 
-/** The parts of a WebSocket upgrade that may prove a certificate, none of them verified. Null: not there. */
+/** The parts of a WebSocket upgrade that may prove a certificate, none of them verified. Null where one is missing. */
 export interface UpgradeRequest {
-  /** Host of the request's URL, with its port where that is not the scheme's own. */
+  /** Host of the request's URL, with its port where that is not the default. */
   readonly host: string
   readonly earlyData: string | null
-  /** The client certificate as the edge got it in TLS; the edge's own verdict on it decides nothing. */
+  /** The client certificate of the TLS connection. Whether the edge accepted it is not used. */
   readonly tlsCertificate: string | null
-  /** The client's own words: worth something with a proof only. */
+  /** A request header, so the client can write anything: used only with `proof`. */
   readonly clientCert: string | null
   readonly proof: string | null
 }
 
-/** The socket of an accepted upgrade; the object of the enrollment holds its other end. */
+/** The value is the client's end of the socket; the enrollment's object holds the other. */
 export const openTunnel = (
   deps: Dependencies,
   caller: Caller,
@@ -53,7 +52,7 @@ async function steps(
   if (!proofs.ok) return proofs
   const presented = await deps.verifyLeaf(proofs.value.der)
   if (!presented.ok) return presented
-  const challenge = await spentBy(deps, upgrade.value.host, presented.value, proofs.value, now)
+  const challenge = await verifyChallenge(deps, upgrade.value.host, presented.value, proofs.value, now)
   if (!challenge.ok) return challenge
   noteLeaf(facts, presented.value.leaf)
   const refusal = connectionRefusal(presented.value, now)
@@ -73,29 +72,29 @@ async function steps(
   const { webSocket } = await object.fetch(`https://enrollment/${result.value.ticket}`, {
     headers: { upgrade: 'websocket' },
   })
-  // The object went away between the two calls, as a deploy makes it do.
+  // The object restarted between the two calls, as at a deploy.
   return webSocket === null ? refuse('storage_unavailable') : ok(webSocket)
 }
 
 interface Proofs {
   readonly der: Bytes
-  /** Null: the certificate came in TLS, which proved the key. */
+  /** Null where TLS proved the key. */
   readonly signed: { readonly challenge: string; readonly signature: Bytes } | null
 }
 
-/** One certificate, proven in one way or in both. A `Client-Cert` without a proof is not looked at. */
+/** The one certificate that TLS, a signed challenge or both prove. `Client-Cert` without a proof is ignored. */
 function readProofs({ tlsCertificate, clientCert, proof }: UpgradeRequest): Outcome<Proofs> {
   const tls = tlsCertificate === null ? null : parseClientCert(tlsCertificate)
   if (tlsCertificate !== null && tls === null) return refuse('certificate_invalid')
   if (proof === null) return tls === null ? refuse('certificate_missing') : ok({ der: tls, signed: null })
-  const shown = clientCert === null ? null : parseClientCert(clientCert)
+  const sent = clientCert === null ? null : parseClientCert(clientCert)
   const signed = parseProof(proof)
-  if (shown === null || signed === null) return refuse('proof_invalid')
-  return tls !== null && !equalBytes(tls, shown) ? refuse('proofs_differ') : ok({ der: shown, signed })
+  if (sent === null || signed === null) return refuse('proof_invalid')
+  return tls !== null && !equalBytes(tls, sent) ? refuse('proofs_differ') : ok({ der: sent, signed })
 }
 
-/** The challenge that the certificate's key signed for this host, to be used up; null where TLS is the proof. */
-async function spentBy(
+/** The challenge that the certificate's key signed for this host; null where TLS is the proof. */
+async function verifyChallenge(
   deps: Dependencies,
   host: string,
   presented: VerifiedLeaf,

@@ -1,9 +1,9 @@
-// The rate limits, and what a client counts as in one before it proved anything: its address. Pure.
+// The rate limits, and the key that a client address counts under. Pure.
 
-/** `failures` counts refusals by client address, the others requests that proved who they are. */
+/** `failures` counts refusals by client address; the others count requests whose identity is proven. */
 export type Rate = 'failures' | 'identities' | 'tenants'
 
-/** An IPv4 address itself, or the /64 of an IPv6 one: a client has a whole /64 to itself. */
+/** An IPv4 address itself; of an IPv6 address its /64, since a client has a whole one. */
 export function addressKeyOf(address: string): string {
   if (!address.includes(':')) return address
   const last = address.slice(address.lastIndexOf(':') + 1)

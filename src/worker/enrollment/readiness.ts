@@ -1,4 +1,4 @@
-// Whether this control plane can serve: the CA pair loads, the database answers, no runner ID is taken from a cluster.
+// Whether the control plane can serve: the CA loads, the database answers, and no minted runner ID is a reserved one.
 
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -12,7 +12,7 @@ export interface Readiness {
   readonly ready: boolean
   /** SHA-256 of the compiled trust file. */
   readonly trust: string
-  /** One sentence for each thing that stands in the way. */
+  /** One sentence for each fault. */
   readonly faults: readonly string[]
 }
 
@@ -33,12 +33,12 @@ export async function readiness({ clock, trust, authority, database }: Dependenc
   return { ready: faults.length === 0, trust: trust.hash, faults }
 }
 
-/** How long an isolate keeps the answer: a revoked token lets requests in again after so long. */
+/** How long an isolate keeps the answer, also after the token was revoked. */
 const CHECK_KEPT = seconds(10)
 
 /**
- * Refuses while a live minted token holds a runner ID with `/`: `<cluster>/<node>` names the nodes of clusters. `find`
- * gives such an ID or null.
+ * Refuses while a live minted token has a runner ID with `/`, because `<cluster>/<node>` is reserved for the nodes of
+ * clusters. `find` gives such an ID or null.
  */
 export function reservedIdCheck(
   find: (now: EpochSeconds) => Promise<string | null>,

@@ -1,18 +1,20 @@
-// The decide and the reserve step of an enrollment. What will be signed is on record before it is signed, and a retry
-// finds that record again.
+// The reserve step of an enrollment and of a renewal: the certificate is on record before it is signed, in D1 at
+// enrollment and in the enrollment's object at renewal. A retry finds the same record.
 
-import { leafContentOf } from '../../protocol/leaf.ts'
+import { type Leaf, type LeafContent, leafContentOf } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { MODES } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
+import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
-import { type BanList, findBan } from '../../trust/bans.ts'
-import { clientOf, type Decision, decide, tokenIdOf } from '../../trust/decide.ts'
+import { tokenIdOf } from '../../trust/decide.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
+import { newSerial, validityOf } from '../ca/profile.ts'
+import type { BatchDatabase } from '../store/db.ts'
 import {
   type EnrollmentRow,
   type Proposal,
@@ -20,82 +22,104 @@ import {
   reserveWithEvidence,
   type TokenReservation,
 } from '../store/enrollments.ts'
-import { contentFor } from './answer.ts'
+import { authorize } from './authorize.ts'
 import type { Dependencies } from './dependencies.ts'
-import type { Facts } from './event.ts'
+import { type Facts, noteLeaf } from './event.ts'
 
-export interface Decided {
-  readonly decision: Decision
-  /** What the decision was held against. */
-  readonly bans: BanList
-}
-
-/** Which tenant the proven facts mean, whether it is banned or too fast. Fills in the facts that are proven by now. */
-export async function decideAndLimit(deps: Dependencies, claims: Claims, facts: Facts): Promise<Outcome<Decided>> {
-  facts.proven = true
-  const decision = decide(deps.trust, claims)
-  if (!decision.ok) return decision
-  Object.assign(facts, decision.value)
-
-  const bans = await deps.banList()
-  if (!bans.ok) return bans
-  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) }
-  if (findBan(bans.value, subject) !== null) return refuse('banned')
-
-  const client = clientOf(claims, decision.value)
-  if (!(await deps.withinRate('identities', client))) return refuse('rate_limited')
-  if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
-  return ok({ decision: decision.value, bans: bans.value })
-}
-
-export interface Admission {
-  readonly now: EpochSeconds
+/** What a certificate is issued from, beside what the caller proved. */
+export interface Issuance {
+  readonly authority: Authority
   readonly csr: CertificateRequest
-  readonly claims: Claims
-  readonly decision: Decision
-  readonly instanceId: string | null
+  readonly now: EpochSeconds
 }
 
-/** The enrollment that this caller has from now on: a new one, or its own of a moment ago. */
-export async function reserve(
+/** A certificate that is on record. */
+export interface Reserved extends Leaf {
+  readonly runnerId: string | null
+}
+
+/** For a caller without a certificate: a new enrollment, or its own of a moment ago. */
+export async function reserveEnrollment(
   deps: Dependencies,
-  authority: Authority,
-  admission: Admission,
-): Promise<Outcome<EnrollmentRow>> {
-  const { decision, now } = admission
-  const content = contentFor(deps, authority, decision.tenant, admission.csr, now)
+  issuance: Issuance,
+  claims: Claims,
+  facts: Facts,
+): Promise<Outcome<Reserved>> {
+  const authorized = await authorize(deps, claims, facts)
+  if (!authorized.ok) return authorized
+  const { decision, bans } = authorized.value
+  const content = newContent(deps, issuance, decision.tenant)
   if (!content.ok) return content
-  const tokenId = tokenIdOf(decision)
+
+  const instanceId = facts.instanceId ?? null
   const proposal: Proposal = {
-    enrollmentId: uuidv7(toEpochMilliseconds(now)),
+    enrollmentId: uuidv7(toEpochMilliseconds(issuance.now)),
     ...decision,
-    tokenId,
-    instanceId: admission.instanceId,
-    enrolledAt: now,
+    tokenId: tokenIdOf(decision),
+    instanceId,
+    enrolledAt: issuance.now,
     ...content.value,
   }
-  if (tokenId !== null && !MODES[decision.mode].reusable) {
-    return tokenOutcome(await reserveWithBootstrapToken(deps.database, tokenId, proposal), proposal)
+  const reserved = await recordProposal(deps.database, proposal)
+  if (!reserved.ok) return reserved
+  const { enrollmentId, enrolledAt } = reserved.value
+  facts.enrollmentId = enrollmentId
+
+  const certificate = leafContentOf(reserved.value)
+  const begun = await deps
+    .enrollmentObject(enrollmentId)
+    .begin({ enrollmentId, claims, decision, instanceId, enrolledAt, certificate }, bans)
+  return begun.ok ? reserved : begun
+}
+
+/**
+ * For the holder of a certificate: one call to the enrollment's object authorizes and reserves. Tenant, mode, source
+ * and enrollment are the presented certificate's; the trust domain and the times are today's.
+ */
+export async function reserveRenewal(
+  deps: Dependencies,
+  issuance: Issuance,
+  presented: Leaf,
+  facts: Facts,
+): Promise<Outcome<Reserved>> {
+  const { enrollmentId, tenant, mode, source } = presented
+  noteLeaf(facts, presented)
+  const bans = await deps.banList()
+  if (!bans.ok) return bans
+  if (!(await deps.withinRate('identities', enrollmentId))) return refuse('rate_limited')
+  const candidate = newContent(deps, issuance, tenant)
+  if (!candidate.ok) return candidate
+  const { known, result } = await deps.enrollmentObject(enrollmentId).renew(presented, candidate.value, bans.value)
+  const runnerId = known?.runnerId ?? null
+  Object.assign(facts, { identity: known?.identity ?? null, runnerId })
+  if (!result.ok) return result
+  return ok({ enrollmentId, tenant, mode, source, runnerId, ...result.value.certificate })
+}
+
+/** The content of a new certificate; refused while the CA cannot issue a whole lifetime. */
+function newContent({ trust }: Dependencies, issuance: Issuance, tenant: string): Outcome<LeafContent> {
+  const { authority, csr, now } = issuance
+  const validity = validityOf(authority, now, trust.certificate.lifetime)
+  if (!validity.ok) return validity
+  return ok({
+    serial: newSerial(),
+    publicKeyHash: csr.publicKeyHash,
+    spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
+    ...validity.value,
+    issuer: authority.issuerKeyId,
+  })
+}
+
+async function recordProposal(database: BatchDatabase, proposal: Proposal): Promise<Outcome<EnrollmentRow>> {
+  const { tokenId, mode } = proposal
+  if (tokenId !== null && !MODES[mode].reusable) {
+    return tokenOutcome(await reserveWithBootstrapToken(database, tokenId, proposal), proposal)
   }
-  const enrollment = await reserveWithEvidence(deps.database, proposal)
+  const enrollment = await reserveWithEvidence(database, proposal)
   return enrollment === null ? refuse('token_revoked') : ok(enrollment)
 }
 
-/** Starts the enrollment's object. Of a retry it says whether the enrollment is still where the answer got lost. */
-export function begin(
-  deps: Dependencies,
-  { claims, decision, instanceId }: Admission,
-  reserved: EnrollmentRow,
-  bans: BanList,
-): Promise<Outcome<null>> {
-  const { enrollmentId, enrolledAt } = reserved
-  const certificate = leafContentOf(reserved)
-  return deps
-    .enrollmentObject(enrollmentId)
-    .begin({ enrollmentId, claims, decision, instanceId, enrolledAt, certificate }, bans)
-}
-
-/** A consumed token still serves the key that consumed it, for 10 minutes: an answer can get lost on the way. */
+/** A consumed token still serves the key that consumed it, for 10 minutes, because an answer can be lost. */
 function tokenOutcome(reservation: TokenReservation | null, proposal: Proposal): Outcome<EnrollmentRow> {
   if (reservation === null) return refuse('token_unknown')
   const { token, enrollment } = reservation

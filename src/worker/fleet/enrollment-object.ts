@@ -1,5 +1,5 @@
-// The Durable Object of one enrollment: keeps its record, grants every use of its certificates, holds its tunnel.
-// One stored value, one alarm. Whatever is granted was stored before: the output gate holds the answer until it is.
+// The Durable Object of one enrollment: keeps its record, authorizes every renewal and connection, holds its tunnel.
+// It stores one value and sets one alarm. The output gate holds each answer back until what it grants is stored.
 
 import { DurableObject } from 'cloudflare:workers'
 import type { Leaf, LeafContent } from '../../protocol/leaf.ts'
@@ -19,7 +19,7 @@ import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
 import type { Decision } from '../../trust/decide.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
-import { errorText, log } from '../telemetry/log.ts'
+import { logFailure } from '../telemetry/log.ts'
 import { clearedAfter, type EnrollmentSources, fleetRowOf, isRowDue } from './fleet-row.ts'
 import {
   type Connection,
@@ -33,10 +33,11 @@ import {
   startRecord,
   type Use,
 } from './record.ts'
-import { carriedBy, carry, close, openSockets, sendDrain } from './sockets.ts'
+import { attach, attachmentOf, close, openSockets, sendDrain } from './sockets.ts'
 
-/** An answer, and whom it is about: known from the record even where the answer is no. */
+/** The outcome of a call. */
 export interface Answer<T> {
+  /** The identity on record, also where the call is refused. Null without a record. */
   readonly known: Decision | null
   readonly result: Outcome<T>
 }
@@ -50,7 +51,7 @@ export interface EnrollmentStatus {
 }
 
 const RECORD = 'record'
-/** Between `admit` and the hand-over of the socket that it admits. */
+/** How long `fetch` takes the socket of a connection that was admitted. */
 const TICKET_LIFE = seconds(10)
 
 interface Ticket {
@@ -70,36 +71,33 @@ export class EnrollmentObject extends DurableObject<unknown> {
     this.#answerPings()
   }
 
-  /**
-   * Takes over from enrollment. The same start again is the same enrollment, unless that went on meanwhile or somebody
-   * cut it off.
-   */
+  /** Starts the record. A repeated start is granted too, unless the enrollment has renewed or was cut off meanwhile. */
   async begin(start: EnrollmentStart, list: BanList): Promise<Outcome<null>> {
     const stored = this.#load()
     const record = stored ?? startRecord(start)
     if (record.ended !== null) return refuse('enrollment_ended')
     if (record.lineage.tip.serial !== start.certificate.serial) return refuse('token_retry_over')
-    const stands = reauthorize(this.#sources.trust, this.#newest(list), { ...record, tenant: record.decision.tenant })
-    if (!stands.ok) return stands
+    const authorized = this.#reauthorize(record, this.#newest(list))
+    if (!authorized.ok) return authorized
     if (stored === null) await this.#save(record)
     return ok(null)
   }
 
-  /** `candidate` is what a new certificate would be; the answer names what to sign, stored by then. */
+  /** `candidate`: the content of a new certificate. The answer names the content to sign, which is stored by then. */
   async renew(presented: Leaf, candidate: LeafContent, list: BanList): Promise<Answer<Renewal>> {
-    return this.#use(presented, (known, now) => {
-      const { record, result } = renewalUse(known, this.#sources.trust, this.#newest(list), presented, candidate, now)
+    return this.#apply(presented, (stored, now) => {
+      const { record, result } = renewalUse(stored, this.#sources.trust, this.#newest(list), presented, candidate, now)
       return { record: record && this.#withRow(record, now), result }
     })
   }
 
-  /** Admits a connection; the ticket in the answer is the path under which `fetch` takes its socket, once. */
+  /** Admits a connection. The ticket is the path under which `fetch` takes its socket, once. */
   async admit(
     presented: Leaf,
     challenge: SpentChallenge | null,
     list: BanList,
   ): Promise<Answer<{ readonly ticket: string }>> {
-    const { known, result } = await this.#use(presented, (record, now) =>
+    const { known, result } = await this.#apply(presented, (record, now) =>
       connectionUse(record, this.#sources.trust, this.#newest(list), presented, challenge, now),
     )
     if (!result.ok) return { known, result }
@@ -110,7 +108,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     return { known, result: ok({ ticket }) }
   }
 
-  /** The hand-over of a socket. Nothing of the request counts but the ticket. */
+  /** Takes over the socket of an admitted connection. Of the request only the ticket is used. */
   override async fetch(request: Request): Promise<Response> {
     const name = new URL(request.url).pathname.slice(1)
     const ticket = this.#tickets.get(name)
@@ -120,10 +118,10 @@ export class EnrollmentObject extends DurableObject<unknown> {
       return new Response(null, { status: 410 })
     }
     const { 0: theirs, 1: ours } = new WebSocketPair()
-    // A connection that has not said hello yet has no claim to stay when the next one comes.
-    for (const { socket, carried } of openSockets(this.ctx)) if (!carried.ready) close(socket, 'replaced')
+    // Only a connection that is ready stays until the next one is ready, too.
+    for (const { socket, attachment } of openSockets(this.ctx)) if (!attachment.ready) close(socket, 'replaced')
     this.ctx.acceptWebSocket(ours)
-    carry(ours, { spiffeId: ticket.presented.spiffeId, notAfter: ticket.presented.notAfter, ready: false })
+    attach(ours, { spiffeId: ticket.presented.spiffeId, notAfter: ticket.presented.notAfter, ready: false })
     this.#answerPings()
     if (ticket.connection === 'late') close(ours, 'replaced')
     else await this.#wakeBy(ticket.presented.notAfter)
@@ -131,10 +129,10 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
-    const carried = carriedBy(socket)
-    if (carried?.ready && message === PING) return socket.send(PONG)
+    const attachment = attachmentOf(socket)
+    if (attachment?.ready && message === PING) return socket.send(PONG)
     const frame = parseRunnerFrame(message)
-    if (carried === null || carried.ready || frame === null) close(socket, 'protocolError')
+    if (attachment === null || attachment.ready || frame === null) close(socket, 'protocolError')
     else await this.#hello(socket, frame)
     this.#answerPings()
   }
@@ -146,31 +144,32 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   override async alarm(): Promise<void> {
     const now = this.#now()
-    for (const { socket, carried } of openSockets(this.ctx)) if (carried.notAfter <= now) close(socket, 'expired')
+    for (const { socket, attachment } of openSockets(this.ctx)) if (attachment.notAfter <= now) close(socket, 'expired')
     const record = this.#load()
     if (record === null || now > clearedAfter(record)) {
-      if (record !== null && record.ended === null) this.#later(this.#sources.updateRow(fleetRowOf(record, false, now)))
+      if (record !== null && record.ended === null)
+        this.#updateD1(this.#sources.updateRow(fleetRowOf(record, false, now)))
       await this.ctx.storage.deleteAll()
       return
     }
     await this.#wakeNext(record)
   }
 
-  /** From the cron: whether it still stands by what operators decided meanwhile; its tunnel is closed if not. */
+  /** Called by the cron: authorizes the enrollment anew and closes its tunnel where it is refused. The reason, or null. */
   async check(list: BanList): Promise<Reason | null> {
     this.#list = list
     const record = this.#load()
     if (record === null || record.ended !== null) return null
-    const stands = reauthorize(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
-    if (stands.ok) return null
-    const { reason } = stands.error
+    const authorized = this.#reauthorize(record, list)
+    if (authorized.ok) return null
+    const { reason } = authorized.error
     // A ban can be lifted, a revocation cannot.
     if (reason === 'token_revoked') await this.#save({ ...record, ended: { reason, at: this.#now() } })
-    for (const { socket } of openSockets(this.ctx)) close(socket, 'standingLost')
+    for (const { socket } of openSockets(this.ctx)) close(socket, 'unauthorized')
     return reason
   }
 
-  /** Asks the runner to finish and exit: now where it is connected, else when it connects. */
+  /** Asks the runner to finish its work and exit: at once where it is connected, else when it connects. */
   async drain(): Promise<void> {
     const record = this.#load()
     if (record === null || record.ended !== null || sendDrain(openSockets(this.ctx))) return
@@ -190,7 +189,15 @@ export class EnrollmentObject extends DurableObject<unknown> {
     }
   }
 
-  async #use<T>(presented: Leaf, decide: (record: EnrollmentRecord, now: EpochSeconds) => Use<T>): Promise<Answer<T>> {
+  #reauthorize(record: EnrollmentRecord, list: BanList): Outcome<Decision> {
+    return reauthorize(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
+  }
+
+  /** Decides on one use of a certificate, and stores the change of the record before it is granted. */
+  async #apply<T>(
+    presented: Leaf,
+    decide: (record: EnrollmentRecord, now: EpochSeconds) => Use<T>,
+  ): Promise<Answer<T>> {
     const now = this.#now()
     const stored = this.#load()
     const found = recordFor(stored, this.#sources.trust, presented)
@@ -202,32 +209,32 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   async #hello(socket: WebSocket, { instanceId }: HelloFrame): Promise<void> {
     const record = this.#load()
-    const carried = carriedBy(socket)
-    if (record === null || carried === null || record.ended !== null) return close(socket, 'standingLost')
-    carry(socket, { ...carried, ready: true })
+    const attachment = attachmentOf(socket)
+    if (record === null || attachment === null || record.ended !== null) return close(socket, 'unauthorized')
+    attach(socket, { ...attachment, ready: true })
     const { enrollmentId, decision } = record
-    const notAfter = rfc3339(carried.notAfter)
+    const notAfter = rfc3339(attachment.notAfter)
     socket.send(
-      frameText({ type: 'ready', enrollmentId, spiffeId: carried.spiffeId, runnerId: decision.runnerId, notAfter }),
+      frameText({ type: 'ready', enrollmentId, spiffeId: attachment.spiffeId, runnerId: decision.runnerId, notAfter }),
     )
-    // After that: whoever is told that it was replaced finds the other one ready.
+    // In this order: a connection is replaced by one that is ready.
     for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     if (record.drain) sendDrain(openSockets(this.ctx))
-    const told = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
-    const next = this.#withRow(told, this.#now())
-    if (next !== told || told.instanceId !== record.instanceId || record.drain) await this.#save(next)
+    const connected = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
+    const next = this.#withRow(connected, this.#now())
+    if (next !== connected || connected.instanceId !== record.instanceId || record.drain) await this.#save(next)
   }
 
   /**
-   * Pings are answered without waking the object, but never to a socket that has yet to say hello: its first frame
-   * must be that. The edge has one answer for all sockets of the object, so there is none while one is silent.
+   * Lets the edge answer pings without waking the object. The first frame of a socket must be its hello, so a ping
+   * before that must reach the object. The setting is one for all sockets: it is off while any hello is missing.
    */
   #answerPings(): void {
-    const answered = openSockets(this.ctx).every(({ carried }) => carried.ready)
+    const answered = openSockets(this.ctx).every(({ attachment }) => attachment.ready)
     this.ctx.setWebSocketAutoResponse(answered ? new WebSocketRequestResponsePair(PING, PONG) : undefined)
   }
 
-  /** An isolate's list may be older than the one that the cron just came with, and must not let anybody back in. */
+  /** The newest list so far: a Worker's own may be older than the one that the cron passed. */
   #newest(list: BanList): BanList {
     if (list.at > this.#list.at) this.#list = list
     return this.#list
@@ -242,36 +249,34 @@ export class EnrollmentObject extends DurableObject<unknown> {
     this.ctx.storage.kv.put(RECORD, record)
     if (before === null) await this.#wakeNext(record)
     if (record.ended === null || before?.ended) return
-    for (const { socket } of openSockets(this.ctx)) close(socket, 'standingLost')
+    for (const { socket } of openSockets(this.ctx)) close(socket, 'unauthorized')
     const { reason, at } = record.ended
-    this.#later(this.#sources.recordEnd(record.enrollmentId, reason, at))
+    this.#updateD1(this.#sources.recordEnd(record.enrollmentId, reason, at))
   }
 
-  /** Rewrites the fleet row where that is due; the record that is given back says so and is to be stored. */
+  /** Updates the fleet row where that is due. The caller stores the record that is returned. */
   #withRow(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
     if (!isRowDue(record, now)) return record
-    this.#later(this.#sources.updateRow(fleetRowOf(record, this.#connected(), now)))
+    this.#updateD1(this.#sources.updateRow(fleetRowOf(record, this.#connected(), now)))
     return { ...record, rowWrittenAt: now }
   }
 
-  /** D1 may be away; what the fleet shows must stop no runner. */
-  #later(work: Promise<void>): void {
-    this.ctx.waitUntil(
-      work.catch((error: unknown) => log('error', 'fleet row not stored', { error: errorText(error) })),
-    )
+  /** Goes on after the answer and fails alone: runners must work while D1 is away. */
+  #updateD1(update: Promise<void>): void {
+    this.ctx.waitUntil(update.catch((error: unknown) => logFailure('fleet row not stored', error)))
   }
 
   #connected(): boolean {
-    return openSockets(this.ctx).some(({ carried }) => carried.ready)
+    return openSockets(this.ctx).some(({ attachment }) => attachment.ready)
   }
 
   async #wakeNext(record: EnrollmentRecord): Promise<void> {
-    const ends = openSockets(this.ctx).map(({ carried }) => carried.notAfter)
+    const ends = openSockets(this.ctx).map(({ attachment }) => attachment.notAfter)
     const cleared = addSeconds(clearedAfter(record), seconds(1))
     await this.ctx.storage.setAlarm(toEpochMilliseconds(epochSeconds(Math.min(cleared, ...ends))))
   }
 
-  /** Each change of the alarm is a row written, so one that is early enough stays: it looks what comes next. */
+  /** Each change of the alarm costs a row written, so an earlier one stays; it will set the next. */
   async #wakeBy(time: EpochSeconds): Promise<void> {
     const at = toEpochMilliseconds(time)
     const set = await this.ctx.storage.getAlarm()
@@ -283,7 +288,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 }
 
-/** The class that the Worker exports: the object with what the composition gives it. */
+/** The class that the Worker exports. `sourcesFor` gives what its objects need of an environment. */
 export const enrollmentObjectWith = <E>(sourcesFor: (env: E) => EnrollmentSources) =>
   class extends EnrollmentObject {
     constructor(state: DurableObjectState, env: E) {

@@ -5,12 +5,13 @@ import { addSeconds, type Clock, type EpochSeconds, epochSeconds, hours } from '
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 
+/** What the object needs of the rest of the Worker. */
 export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
-  /** Rewrites the fleet's row of the enrollment; called at most once an hour. */
+  /** Updates the fleet row of the enrollment; called at most once an hour. */
   readonly updateRow: (row: FleetRow) => Promise<void>
-  /** Writes down that the enrollment has ended; called once. */
+  /** Records the end of the enrollment; called once. */
   readonly recordEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
 }
 
@@ -24,7 +25,7 @@ export interface FleetRow {
   readonly issuer: string
 }
 
-/** Rows written are most of what a fleet costs. */
+/** Rows written are most of the cost of a fleet. */
 const ROW_EVERY = hours(1)
 
 export const isRowDue = ({ ended, rowWrittenAt }: EnrollmentRecord, now: EpochSeconds): boolean =>
@@ -35,10 +36,7 @@ export function fleetRowOf(record: EnrollmentRecord, connected: boolean, seenAt:
   return { enrollmentId: record.enrollmentId, seenAt, connected, instanceId: record.instanceId, notAfter, issuer }
 }
 
-/**
- * After that the object clears itself. The fleet's last row is written then, and that too keeps to once an hour; of an
- * end it was told already.
- */
+/** When the object clears itself: it updates the fleet row then, so not within an hour of the last update. */
 export const clearedAfter = (record: EnrollmentRecord): EpochSeconds => {
   const { ended, rowWrittenAt } = record
   const forgotten = forgottenAfter(record)

@@ -14,11 +14,11 @@ import type { Claims } from '../../trust/modes/registry.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { connectionVerdict, type Lineage, renewalVerdict, startLineage } from './lineage.ts'
 
-/** What enrollment hands over. */
+/** The enrollment as it begins. */
 export interface EnrollmentStart {
   readonly enrollmentId: string
   readonly claims: Claims
-  /** Whom enrollment decided it to be; its tenant, mode and source stand in every certificate of the enrollment. */
+  /** Tenant, mode and source are in every certificate of the enrollment. */
   readonly decision: Decision
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
@@ -32,14 +32,14 @@ export interface EnrollmentRecord {
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
   readonly lineage: Lineage
-  /** The latest end of any certificate of the enrollment: until then its history must be known. */
+  /** The latest `notAfter` of any certificate of the enrollment: the lineage is needed until then. */
   readonly lastEnd: EpochSeconds
   readonly ended: { readonly reason: Reason; readonly at: EpochSeconds } | null
-  /** Challenges that were used and have not expired. */
+  /** Used challenges that have not expired. */
   readonly spent: readonly SpentChallenge[]
-  /** When the fleet's row was last written; null: never by the object. */
+  /** When the object last updated the fleet row; null: never. */
   readonly rowWrittenAt: EpochSeconds | null
-  /** An operator wants it drained, and it has not been told. */
+  /** A drain that has not been sent yet. */
   readonly drain: boolean
 }
 
@@ -48,8 +48,9 @@ export interface SpentChallenge {
   readonly expiresAt: EpochSeconds
 }
 
-/** A change that is stored before the use is granted, or why it isn't granted (which may change the record too). */
+/** A use of a certificate, granted or refused. */
 export interface Use<T> {
+  /** The changed record, to be stored before the answer. Null: unchanged. */
   readonly record: EnrollmentRecord | null
   readonly result: Outcome<T>
 }
@@ -68,11 +69,11 @@ export const startRecord = (start: EnrollmentStart): EnrollmentRecord => ({
   drain: false,
 })
 
-/** From then on no certificate of the enrollment is accepted anywhere, and the record may go. */
+/** No certificate of the enrollment is accepted after this, so the record can go. */
 export const forgottenAfter = (record: EnrollmentRecord): EpochSeconds =>
   addSeconds(addSeconds(record.lastEnd, RENEWAL_GRACE), CLOCK_LEEWAY)
 
-/** The record that a presented certificate is used on: only a provisioned one may start a lineage. */
+/** The record that a presented certificate belongs to. Only a provisioned one may start a record. */
 export function recordFor(
   stored: EnrollmentRecord | null,
   trust: CompiledTrust,
@@ -96,13 +97,13 @@ export function recordFor(
 }
 
 export interface Renewal {
-  /** What is to be signed. */
+  /** The content to sign. */
   readonly certificate: LeafContent
-  /** It was signed before: the answer was lost. */
+  /** It was signed before, and the answer was lost. */
   readonly again: boolean
 }
 
-/** A renewal with `presented`, where a new certificate would be `candidate`. */
+/** A renewal with `presented`. `candidate`: the content of a new certificate. */
 export function renewalUse(
   record: EnrollmentRecord,
   trust: CompiledTrust,
@@ -111,8 +112,8 @@ export function renewalUse(
   candidate: LeafContent,
   now: EpochSeconds,
 ): Use<Renewal> {
-  const stands = reauthorize(trust, list, { ...record, tenant: presented.tenant })
-  if (!stands.ok) return { record: null, result: stands }
+  const authorized = reauthorize(trust, list, { ...record, tenant: presented.tenant })
+  if (!authorized.ok) return { record: null, result: authorized }
   const verdict = renewalVerdict(record.lineage, presented, candidate, now)
   switch (verdict.verdict) {
     case 'clone':
@@ -137,10 +138,10 @@ export function renewalUse(
   }
 }
 
-/** `late`: the parent's connection crossed the tip's first use; it is closed at once and is no evidence. */
+/** `late`: the parent's connection came just after the tip's first use; it is closed at once and is no clone. */
 export type Connection = 'open' | 'late'
 
-/** A connection with `presented`; `challenge` is the one that was signed, where the certificate did not come in TLS. */
+/** A connection with `presented`. `challenge`: the one that was signed; null where TLS proved the key. */
 export function connectionUse(
   record: EnrollmentRecord,
   trust: CompiledTrust,
@@ -156,8 +157,8 @@ export function connectionUse(
     }
     spent.push(challenge)
   }
-  const stands = reauthorize(trust, list, { ...record, tenant: presented.tenant })
-  if (!stands.ok) return { record: null, result: stands }
+  const authorized = reauthorize(trust, list, { ...record, tenant: presented.tenant })
+  if (!authorized.ok) return { record: null, result: authorized }
   const verdict = connectionVerdict(record.lineage, presented, now)
   switch (verdict.verdict) {
     case 'clone':
@@ -169,10 +170,10 @@ export function connectionUse(
   }
 }
 
-/** Of one enrollment within the half minute that a challenge lives. */
+/** Connections of one enrollment within the 30 seconds that a challenge lives. */
 const CHALLENGES_KEPT = 32
 
-/** The use outside the lineage is refused either way; whether it ends the enrollment is the trust file's to say. */
+/** A use outside the lineage is refused. The trust file says whether it ends the enrollment, too. */
 function clone(record: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds): Use<never> {
   return {
     record: trust.certificate.onClone === 'end' ? { ...record, ended: { reason: 'clone_suspected', at: now } } : null,
@@ -180,7 +181,7 @@ function clone(record: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds
   }
 }
 
-/** What a platform proved holds for so long; what an operator handed out holds until it is taken back. */
+/** Evidence of a platform must be renewed after `reattest`; what an operator issued is good until it is revoked. */
 function mustReattest({ decision, enrolledAt }: EnrollmentRecord, trust: CompiledTrust, now: EpochSeconds): boolean {
   const { reattest } = trust.certificate
   return reattest !== null && MODES[decision.mode].reattests && now > addSeconds(enrolledAt, reattest)

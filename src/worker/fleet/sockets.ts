@@ -1,19 +1,19 @@
-// The sockets of one enrollment as the object finds them after a sleep: what each carries, and how they are closed.
+// The open WebSockets of an enrollment's object: what is attached to each through hibernation, and how they are closed.
 
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 import { frameText, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
 
-/** Rides on the socket through hibernation; far under the 16 KiB that an attachment may have. */
-export interface Carried {
+/** Survives hibernation with the socket; far below the 16 KiB that an attachment may have. */
+export interface Attachment {
   readonly spiffeId: string
   readonly notAfter: EpochSeconds
-  /** Whether it said hello; until then it replaces nothing. */
+  /** Whether its hello came. */
   readonly ready: boolean
 }
 
-export interface Socket {
+export interface OpenSocket {
   readonly socket: WebSocket
-  readonly carried: Carried
+  readonly attachment: Attachment
 }
 
 export type CloseCause = keyof typeof TUNNEL_CLOSE
@@ -22,34 +22,34 @@ const TEXTS: Record<CloseCause, string> = {
   protocolError: 'protocol error',
   expired: 'certificate expired',
   replaced: 'replaced by another connection',
-  standingLost: 'enrollment refused',
+  unauthorized: 'enrollment refused',
 }
 
 export function close(socket: WebSocket, cause: CloseCause): void {
   socket.close(TUNNEL_CLOSE[cause], TEXTS[cause])
 }
 
-/** Every socket that nobody has closed yet. */
-export function openSockets(state: DurableObjectState): Socket[] {
+/** Every socket that neither side has closed. */
+export function openSockets(state: DurableObjectState): OpenSocket[] {
   return state.getWebSockets().flatMap((socket) => {
-    const carried = carriedBy(socket)
-    return carried !== null && socket.readyState === WebSocket.OPEN ? [{ socket, carried }] : []
+    const attachment = attachmentOf(socket)
+    return attachment !== null && socket.readyState === WebSocket.OPEN ? [{ socket, attachment }] : []
   })
 }
 
-export const carry = (socket: WebSocket, carried: Carried): void => socket.serializeAttachment(carried)
+export const attach = (socket: WebSocket, attachment: Attachment): void => socket.serializeAttachment(attachment)
 
-/** Null for a socket that is not one of ours. */
-export function carriedBy(socket: WebSocket): Carried | null {
-  const carried: Partial<Carried> | null = socket.deserializeAttachment()
-  const { spiffeId, notAfter, ready } = carried ?? {}
+/** Null for a socket without an attachment of this shape. */
+export function attachmentOf(socket: WebSocket): Attachment | null {
+  const attachment: Partial<Attachment> | null = socket.deserializeAttachment()
+  const { spiffeId, notAfter, ready } = attachment ?? {}
   if (typeof spiffeId !== 'string' || typeof notAfter !== 'number' || typeof ready !== 'boolean') return null
   return { spiffeId, notAfter: epochSeconds(notAfter), ready }
 }
 
-/** Whether one that said hello got it. */
-export function sendDrain(sockets: readonly Socket[]): boolean {
-  const ready = sockets.find(({ carried }) => carried.ready)
+/** Whether a socket that is ready was there to send it to. */
+export function sendDrain(sockets: readonly OpenSocket[]): boolean {
+  const ready = sockets.find(({ attachment }) => attachment.ready)
   ready?.socket.send(frameText({ type: 'drain' }))
   return ready !== undefined
 }

@@ -1,4 +1,5 @@
-// The routes. A route bounds what comes in, hands it on and renders what comes back; it decides nothing.
+// The routes of the control plane. A route reads its request within bounds, calls a step of `enrollment/` and renders
+// the outcome. It decides nothing.
 
 import { HonoBase } from 'hono/hono-base'
 import { TrieRouter } from 'hono/router/trie-router'
@@ -10,7 +11,6 @@ import {
   HEALTHZ_PATH,
   READYZ_PATH,
 } from '../../protocol/paths.ts'
-import { refuse } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
 import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
 import type { Dependencies } from '../enrollment/dependencies.ts'
@@ -18,7 +18,7 @@ import { enroll } from '../enrollment/enroll.ts'
 import { recordBug } from '../enrollment/event.ts'
 import { readiness } from '../enrollment/readiness.ts'
 import { isStorageOutage } from '../store/db.ts'
-import { readJsonBody } from './bounds.ts'
+import { HTTPS_ONLY, readJsonBody } from './bounds.ts'
 import { serveConnect } from './connect.ts'
 import { type Context, callerOf } from './context.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
@@ -29,17 +29,17 @@ export interface AppOptions {
   readonly plainHttp: boolean
 }
 
-const ABOUT = `Muster: the enrollment door and certificate authority of a fleet of runners.
+const ABOUT = `Muster: enrollment and certificate authority for a fleet of runners.
 
 POST /api/enroll      a runner proves where it runs and gets its certificate
 GET  /api/tunnel      a runner connects with it
 GET  /api/bundle      the trust bundle (SPIFFE); /api/bundle.pem as PEM
-GET  /readyz          whether this door can serve
+GET  /readyz          whether this control plane can serve
 
 The documentation is README.md and docs/ of the sources that it was deployed from.
 `
 
-/** `dependenciesOf` gives those of an environment; it is called once a request. */
+/** `dependenciesOf` is called once a request. */
 export function makeApp<E extends object>(
   dependenciesOf: (env: E) => Dependencies,
   clock: Clock,
@@ -69,7 +69,7 @@ export function makeApp<E extends object>(
   app.post(CONNECT_ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.deps, c.var.caller, isPlain(c.req.url)))
   app.post(ENROLL_PATH, async (c) => {
     const { deps, caller } = c.var
-    const body = isPlain(c.req.url) ? refuse('https_only', { detail: 'https only' }) : await readJsonBody(c.req.raw)
+    const body = isPlain(c.req.url) ? HTTPS_ONLY : await readJsonBody(c.req.raw)
     const result = await enroll(deps, caller, body)
     return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.error)
   })

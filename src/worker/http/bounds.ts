@@ -1,4 +1,4 @@
-// Bounds on a request before anything of it is parsed: scheme, media type, bytes.
+// Bounds on a request before it is parsed: scheme, media type, size.
 
 import { readUpTo } from '../../protocol/bytes.ts'
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
@@ -6,7 +6,9 @@ import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { type Json, readJson } from '../../protocol/strict-json.ts'
 
-/** The JSON body of a POST, or why it was not read or not taken. */
+export const HTTPS_ONLY = refuse('https_only', { detail: 'https only' })
+
+/** The JSON body of a POST. */
 export async function readJsonBody(request: Request): Promise<Outcome<Json>> {
   if (!isJson(request.headers.get('content-type'))) return refuse('content_type')
   const bytes = await readBytes(request, ENROLL_BODY_BYTES)
@@ -15,7 +17,7 @@ export async function readJsonBody(request: Request): Promise<Outcome<Json>> {
   return reading.ok ? ok(reading.value) : refuse('body_malformed', { detail: reading.error })
 }
 
-/** Reads at most `limit` bytes and stops there: the length that a client announces proves nothing. */
+/** The body, at most `limit` bytes; reading stops there, whatever length was announced. */
 export async function readBytes(request: Request, limit: number): Promise<Outcome<Uint8Array>> {
   const tooLarge = refuse('body_too_large', { detail: `the body is over ${limit} bytes` })
   if (Number(request.headers.get('content-length') ?? 0) > limit) return tooLarge

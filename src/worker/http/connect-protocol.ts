@@ -1,5 +1,5 @@
-// Speaks the Connect protocol (unary, JSON and binary) through @connectrpc/connect. Loaded at the first call to the
-// Connect door: these libraries are a third of the Worker's code and take 30 ms and more to start.
+// Speaks the Connect protocol (unary, JSON and binary) with @connectrpc/connect. Imported at the first call to the
+// Connect door: these libraries are a third of the Worker's code and take more than 30 ms to start.
 
 import { Code, ConnectError, createContextKey, createContextValues, createMethodImplSpec } from '@connectrpc/connect'
 import { createUniversalMethodHandler, universalServerResponseToFetch } from '@connectrpc/connect/protocol'
@@ -9,7 +9,7 @@ import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import type { Result } from '../../protocol/result.ts'
 import type { Seconds } from '../../protocol/time.ts'
 
-/** A refusal as Connect words it. */
+/** A refusal as a Connect error. */
 export interface ConnectRefusal {
   readonly code: keyof typeof Code
   readonly message: string
@@ -18,15 +18,15 @@ export interface ConnectRefusal {
 
 /** One request on its way through the library. */
 export interface Call {
-  /** What refuses the request before its message is looked at. */
+  /** Refuses the request before its message is read. */
   readonly refusal: ConnectRefusal | null
-  /** What the message asks for → the runner ID. */
+  /** From the runner ID in the message to the runner ID of the answer. */
   readonly answer: (runnerId: string) => Promise<Result<string, ConnectRefusal>>
 }
 
 const CALL = createContextKey<Call | null>(null)
 
-// What `createConnectRouter` puts together, without gRPC and gRPC-web, which it always brings along.
+// As `createConnectRouter` does it, but without gRPC and gRPC-web.
 const protocol = createHandlerFactory({
   readMaxBytes: ENROLL_BODY_BYTES,
   requestGate: ({ values }) => {
@@ -41,7 +41,7 @@ const enroll = createMethodImplSpec(RunnerService.method.enroll, async ({ runner
 })
 const handler = createUniversalMethodHandler(enroll, [protocol])
 
-/** The response to a request with this body. Of a message that is not read, `answer` is not called. */
+/** The response to a request with this body. `answer` is not called where the message cannot be read. */
 export async function respond(request: Request, body: Uint8Array, call: Call): Promise<Response> {
   const answered = await handler({
     httpVersion: '',

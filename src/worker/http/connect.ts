@@ -1,4 +1,4 @@
-// Serves the Connect door: a request is bounded before the protocol reads it, and refusals are told as Connect errors.
+// Serves the Connect door: reads a request within bounds, and turns refusals into Connect errors.
 
 import { ENROLL_BODY_BYTES } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
@@ -8,7 +8,7 @@ import { toEpochSeconds } from '../../protocol/time.ts'
 import type { Dependencies } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 import { nameRunner } from '../enrollment/name-runner.ts'
-import { readBytes } from './bounds.ts'
+import { HTTPS_ONLY, readBytes } from './bounds.ts'
 import type { Call, ConnectRefusal } from './connect-protocol.ts'
 import { headersOf } from './render.ts'
 
@@ -19,25 +19,25 @@ export async function serveConnect(
   isPlain: boolean,
 ): Promise<Response> {
   const authorization = request.headers.get('authorization')
-  const body = isPlain ? refuse('https_only') : await readBytes(request, ENROLL_BODY_BYTES)
+  const body = isPlain ? HTTPS_ONLY : await readBytes(request, ENROLL_BODY_BYTES)
   let reached = false
   if (body.ok) {
     const response = await respondTo(request, caller, body.value, {
       refusal: null,
       answer: async (runnerId) => {
         reached = true
-        return told(await nameRunner(deps, caller, authorization, ok(runnerId)), caller)
+        return connectOutcome(await nameRunner(deps, caller, authorization, ok(runnerId)), caller)
       },
     })
     if (reached) return response
-    // The media type is not Connect's, or the message is compressed: the protocol has answers of its own for these.
+    // A media type that is not Connect's, or a compressed message: the library's own answer is kept.
     if (response.status === 415 || response.status === 501) {
       await nameRunner(deps, caller, authorization, refuse('content_type'))
       return response
     }
   }
   const refused = await nameRunner(deps, caller, authorization, body.ok ? refuse('body_malformed') : body)
-  const outcome = told(refused, caller)
+  const outcome = connectOutcome(refused, caller)
   const refusal = outcome.ok ? null : outcome.error
   return respondTo(request, caller, new Uint8Array(0), { refusal, answer: async () => outcome })
 }
@@ -49,16 +49,16 @@ async function respondTo(request: Request, caller: Caller, body: Uint8Array, cal
   return response
 }
 
-function told(outcome: Outcome<string>, caller: Caller): Result<string, ConnectRefusal> {
+function connectOutcome(outcome: Outcome<string>, caller: Caller): Result<string, ConnectRefusal> {
   if (outcome.ok) return outcome
   const { problem, retryAfter } = problemOf(outcome.error, caller.requestId, toEpochSeconds(caller.at))
-  // Told to whoever proved another ID, so it gives nothing away.
+  // The caller has proven its own runner ID, so this discloses nothing.
   const message =
     outcome.error.reason === 'runner_id_mismatch' ? 'runner_id is not the one that the token proves' : problem.detail
   return err({ code: codeOf(outcome.error), message, retryAfter })
 }
 
-/** A failed proof is told from everything else, and no failed proof from another. */
+/** All failed proofs have one code, which nothing else has. */
 function codeOf({ reason }: Refusal): ConnectRefusal['code'] {
   if (reason === 'runner_id_mismatch') return 'PermissionDenied'
   const { code } = REASONS[reason]

@@ -1,4 +1,4 @@
-// Who calls, and what every route finds on its request.
+// What every route finds on its request: the caller, and the dependencies of its steps.
 
 import type { Clock } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
@@ -10,7 +10,7 @@ export interface Context {
 }
 
 /** The caller of a request that just came. */
-export function callerOf(request: Request, clock: Clock, later: Caller['later']): Caller {
+export function callerOf(request: Request, clock: Clock, waitUntil: Caller['waitUntil']): Caller {
   const at = clock()
   const colo = request.cf?.colo
   return {
@@ -18,6 +18,6 @@ export function callerOf(request: Request, clock: Clock, later: Caller['later'])
     at,
     address: request.headers.get('cf-connecting-ip') ?? '',
     colo: typeof colo === 'string' ? colo : null,
-    later,
+    waitUntil,
   }
 }

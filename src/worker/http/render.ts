@@ -1,10 +1,10 @@
-// Answers as HTTP: JSON, PEM and problem documents, each with the request id.
+// Renders HTTP responses: JSON, text, problem documents and sockets, each with the request id.
 
-import { type ProblemAnswer, problemOf, type Refusal } from '../../protocol/refusals.ts'
+import { problemOf, type Refusal } from '../../protocol/refusals.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import type { Caller } from '../enrollment/event.ts'
 
-/** Nothing of ours may be kept by a cache or guessed to be of another type. */
+/** No response may be cached, or read as another media type. */
 export const headersOf = (caller: Caller): Record<string, string> => ({
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
@@ -21,7 +21,7 @@ export const renderSocket = (caller: Caller, webSocket: WebSocket): Response =>
   new Response(null, { status: 101, webSocket, headers: headersOf(caller) })
 
 export function renderRefusal(caller: Caller, refusal: Refusal): Response {
-  const { problem, retryAfter }: ProblemAnswer = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
+  const { problem, retryAfter } = problemOf(refusal, caller.requestId, toEpochSeconds(caller.at))
   return new Response(JSON.stringify(problem), {
     status: problem.status,
     headers: {

@@ -1,4 +1,4 @@
-// The routes of the tunnel: takes an upgrade apart, hands it on and renders what comes back.
+// The routes of the tunnel: the WebSocket upgrade, and the challenge that a client signs for it.
 
 import type { HonoBase } from 'hono/hono-base'
 import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
@@ -8,10 +8,11 @@ import { toEpochSeconds } from '../../protocol/time.ts'
 import { CLIENT_CERT_HEADER, PROOF_HEADER } from '../../protocol/tunnel.ts'
 import { makeChallenge } from '../enrollment/challenge.ts'
 import { openTunnel, type UpgradeRequest } from '../enrollment/open-tunnel.ts'
+import { HTTPS_ONLY } from './bounds.ts'
 import type { Context } from './context.ts'
 import { renderJson, renderRefusal, renderSocket } from './render.ts'
 
-/** `isPlain`: whether a request came in clear where it may not. */
+/** `isPlain`: whether a URL is plain http where only https is served. */
 export function addTunnelRoutes<E extends object>(
   app: HonoBase<Context & { Bindings: E }>,
   isPlain: (url: string) => boolean,
@@ -31,8 +32,6 @@ export function addTunnelRoutes<E extends object>(
   })
 }
 
-const HTTPS_ONLY = refuse('https_only', { detail: 'https only' })
-
 function readUpgrade(request: Request): Outcome<UpgradeRequest> {
   const { headers } = request
   if (headers.get('upgrade')?.toLowerCase() !== 'websocket') {
@@ -47,7 +46,7 @@ function readUpgrade(request: Request): Outcome<UpgradeRequest> {
   })
 }
 
-/** RFC 9440 form. One that is too large for the edge to hand over is there, but cannot be read. */
+/** In the form of RFC 9440. Empty for one that is too large for the edge to pass on; null for none. */
 function tlsCertificateOf({ cf }: Request): string | null {
   const client = cf?.tlsClientAuth
   if (typeof client !== 'object' || client === null) return null

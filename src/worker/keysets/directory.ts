@@ -13,7 +13,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
-import { errorText, log } from '../telemetry/log.ts'
+import { log, logFailure } from '../telemetry/log.ts'
 import type { KeySet } from './jwks/parse.ts'
 import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
@@ -133,7 +133,7 @@ export class Directory {
   /** Brings KV up to date; what fails is made up for at the next question. */
   publish(): Promise<void> {
     this.#publishing ??= this.#publish()
-      .catch((error: unknown) => log('error', 'key sets not published', { error: errorText(error) }))
+      .catch((error: unknown) => logFailure('key sets not published', error))
       .finally(() => {
         this.#publishing = null
       })
@@ -184,7 +184,7 @@ export class Directory {
     this.#keep(name, { ...this.#record(name), attemptedAt })
     const result = await this.#sources.load(cluster).catch((error: unknown) => {
       // A bug, but one cluster's: the others must not wait for ever for its first attempt.
-      log('error', 'bug', { cluster: name, error: errorText(error) })
+      logFailure('bug', error, { cluster: name })
       return refuse('keys_fetch_failed')
     })
     // Read anew: a refetch may have been written down meanwhile.

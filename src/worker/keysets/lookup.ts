@@ -13,7 +13,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
-import { errorText, log } from '../telemetry/log.ts'
+import { logFailure } from '../telemetry/log.ts'
 import type { DirectoryAnswer } from './directory.ts'
 import { importKey } from './jwks/parse.ts'
 import { namesOf, type Snapshot, unseal } from './snapshot.ts'
@@ -129,7 +129,7 @@ const isTold = ({ snapshot }: Memory, kid: string): boolean =>
   snapshot.state === 'never' || snapshot.state === 'stale' || snapshot.keys.some((key) => key.kid === kid)
 
 function logged(error: unknown): null {
-  log('error', 'key directory unavailable', { error: errorText(error) })
+  logFailure('key directory unavailable', error)
   return null
 }
 

@@ -14,7 +14,7 @@ import {
   toMilliseconds,
 } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
-import { errorText, log } from '../telemetry/log.ts'
+import { logFailure } from '../telemetry/log.ts'
 
 /** A ban counts everywhere after so long. */
 const FRESH = seconds(30)
@@ -40,7 +40,7 @@ export function keepBanList(
         return ok(kept)
       } catch (error) {
         failedAt = now
-        log('error', 'ban list not loaded', { error: errorText(error) })
+        logFailure('ban list not loaded', error)
       }
     }
     return kept !== null && within(USABLE) ? ok(kept) : refuse('storage_unavailable')

@@ -1,4 +1,4 @@
-// The Worker's log: one JSON line for each message, `level` and `message` first. Callers never hand evidence or keys to it.
+// Writes the Worker's log: one JSON line for each message, `level` and `message` first. Never pass it evidence or keys.
 
 export type Level = 'info' | 'warn' | 'error'
 
@@ -6,5 +6,8 @@ export function log(level: Level, message: string, fields: Readonly<Record<strin
   console[level](JSON.stringify({ level, message, ...fields }))
 }
 
-/** What an exception may say in a log. Something other than an Error was thrown by no code of ours. */
-export const errorText = (error: unknown): string => (error instanceof Error ? error.message : 'unknown')
+/** Logs an exception that stops nothing, as an error. */
+export function logFailure(message: string, error: unknown, fields: Readonly<Record<string, unknown>> = {}): void {
+  // Whatever is thrown and is no Error is not from this code, and may hold anything.
+  log('error', message, { ...fields, error: error instanceof Error ? error.message : 'unknown' })
+}
