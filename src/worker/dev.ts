@@ -1,4 +1,4 @@
-// The Worker of `muster dev`: composition, with what only development may do. wrangler.toml never names this file.
+// Entry file of the Worker of `muster dev`, which allows what development alone may do. wrangler.toml never names it.
 
 import compiled from '#trust'
 import { parseCompiledTrust } from '../trust/compiled.ts'

@@ -1,4 +1,4 @@
-// The deployed Worker: composition only. A trust file that does not load throws here, so that the deploy is refused.
+// Entry file of the deployed Worker. A trust file that does not load throws here, so that the deploy is refused.
 
 import compiled from '#trust'
 import { parseCompiledTrust } from '../trust/compiled.ts'

@@ -1,17 +1,17 @@
-// What stands between workerd's port and the Worker in `muster dev`: takes the terminator's word, and nobody else's.
+// Guards workerd's port in `muster dev`: accepts only requests of the TLS terminator, and applies what it says of each.
 
 import { equalBytes, utf8 } from '../protocol/bytes.ts'
 
-/** What the local edge adds to the Worker's environment. */
+/** Bindings that the local edge adds. */
 export interface LocalEdgeEnv {
-  /** What the terminator proves itself with, anew for every run. */
+  /** The terminator's secret, a new one for each run. */
   readonly EDGE_SECRET: string
   /** Every cron of wrangler.toml. */
   readonly EDGE_CRONS: readonly string[]
 }
 
-/** The terminator's word on a request, inside the `cf` object that it hands over. */
-interface Word {
+/** What the terminator adds to the `cf` object of a request. */
+interface EdgeMetadata {
   readonly secret: string
   readonly scheme: 'http' | 'https'
 }
@@ -27,7 +27,7 @@ const SCHEDULED = '/cdn-cgi/local/scheduled'
 export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & LocalEdgeEnv>, 'fetch'> {
   return {
     async fetch(request, env, context) {
-      const { edge, ...cf } = (request.cf ?? {}) as { readonly edge?: Word }
+      const { edge, ...cf } = (request.cf ?? {}) as { readonly edge?: EdgeMetadata }
       if (edge === undefined || !equalBytes(utf8(edge.secret), utf8(env.EDGE_SECRET))) {
         return new Response('only the local edge may call this port\n', { status: 403 })
       }
@@ -47,13 +47,13 @@ export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & Local
 
 /** kj's `canceledUploadGraceBytes`. */
 const CUT_OFF = 65_536
-/** Milliseconds that an answer waits for the rest of a request that nobody wants. */
-const PATIENCE = 1000
+/** Milliseconds that a response waits for the rest of its request. */
+const DRAIN_TIME = 1000
 
 /**
- * workerd cuts a connection whose request it has answered with more than 64 KiB of the body unread, and the answer is
- * lost with it. Cloudflare's edge reads on; so a large body comes through a stream here, and what the Worker has no
- * use for is read and dropped before the answer leaves.
+ * workerd closes a connection, and loses the response, where more than 64 KiB of the request body are unread by then.
+ * Cloudflare's edge reads the rest. So here a large body goes through a stream, and what the Worker leaves unread is read
+ * and dropped before the response is sent.
  */
 async function readToEnd(request: Request, answer: (request: Request) => Promise<Response>): Promise<Response> {
   const { body } = request
@@ -66,11 +66,11 @@ async function readToEnd(request: Request, answer: (request: Request) => Promise
     return await answer(new Request(request, { body: readable }))
   } finally {
     resolve()
-    await Promise.race([end, new Promise((wake) => setTimeout(wake, PATIENCE))])
+    await Promise.race([end, new Promise((wake) => setTimeout(wake, DRAIN_TIME))])
   }
 }
 
-/** Copies until the Worker has answered or wants no more, then reads on and drops. A client that went away ends it. */
+/** Copies until the Worker has answered or cancels, then reads on and drops. Ends where the client goes away. */
 async function pump(body: ReadableStream<Uint8Array>, writer: WritableStreamDefaultWriter, answered: Promise<void>) {
   let wanted = true
   const drop = () => {

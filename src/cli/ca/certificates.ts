@@ -2,6 +2,7 @@
 
 import { X509Certificate } from 'node:crypto'
 import type { HttpAnswer } from '../../node/http-client.ts'
+import { CA_CERTIFICATES } from '../../protocol/limits.ts'
 import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -9,14 +10,11 @@ import { epochMilliseconds, rfc3339, toEpochSeconds } from '../../protocol/time.
 import { CommandError } from '../operator/command.ts'
 import { reach } from '../operator/network.ts'
 
-/** CA_CERT holds no more; the bundle of a rotation fewer. */
-const MAX_CERTIFICATES = 10
-
 export type Certificates = readonly [X509Certificate, ...X509Certificate[]]
 
 /** In the order of the text. Whether they serve is judged by the CA itself; the error is for a person. */
 export function parseCertificates(pem: string): Result<Certificates, string> {
-  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  const blocks = parseCertificateFile(pem, CA_CERTIFICATES)
   if (!blocks.ok) return blocks
   try {
     const [first, ...others] = blocks.value.map((der) => new X509Certificate(der))

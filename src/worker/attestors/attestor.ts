@@ -1,4 +1,4 @@
-// The interface of a way in: evidence → what it proves, never an identity. One mode a file, listed in registry.ts.
+// The interface of an attestor: from evidence to proven claims, never to an identity. One file a mode, listed in registry.ts.
 
 import type { Evidence } from '../../protocol/enroll.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
@@ -6,17 +6,17 @@ import type { Fields } from '../../protocol/shape.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
 
-/** What an attestor may know of the request beside its own evidence. */
+/** What an attestor knows of the request beside its evidence. */
 export interface Appraisal {
   readonly now: EpochSeconds
-  /** Proven to be bound to the key of the CSR before any attestor is asked. */
+  /** Already verified to be bound to the key of the CSR; empty where there is no CSR. */
   readonly challengeNonce: string
 }
 
-/** `P`: what is proven; only a renewal proves a certificate in place of claims. */
+/** `P`: what is proven. A renewal proves a certificate, every other mode claims. */
 export interface Attestor<F extends Fields = Fields, P = Claims> {
-  /** The fields of the mode's evidence: all demanded, no other taken. */
+  /** The fields of the mode's evidence: all are required, and no other is accepted. */
   readonly fields: F
-  /** Judges the content. A refusal is a value; what is thrown is a bug or an outage. */
+  /** Verifies the content. Exceptions are bugs or outages. */
   appraise(evidence: Evidence<F>, appraisal: Appraisal): Promise<Outcome<P>>
 }

@@ -1,5 +1,5 @@
-// `aws-sts`: AWS itself says who signed a GetCallerIdentity request. The request is built here; from the caller come
-// only the headers that AWS's signature covers (CVE-2020-16250 is what happens otherwise).
+// `aws-sts`: AWS STS says who signed a GetCallerIdentity request. The request is built here, and only headers that the
+// signature covers are taken from the caller (see CVE-2020-16250).
 
 import * as v from 'valibot'
 import { utf8 } from '../../protocol/bytes.ts'
@@ -13,10 +13,10 @@ import { appraiseHeaders, brief, type SignedRequest } from './aws/sigv4-headers.
 import { type CallerIdentity, readAnswer } from './aws/sts-answer.ts'
 
 export interface AwsSources {
-  /** The allowlist of the trust file: nothing else ever becomes part of an address. */
+  /** The allowlist of the trust file. */
   readonly regions: readonly string[]
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>
-  /** Whether this access key may have STS asked once more. */
+  /** Counts one call to STS for this access key; false where that is over its rate. */
   readonly allowKey: (accessKeyId: string) => Promise<boolean>
 }
 
@@ -28,7 +28,7 @@ export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeo
   async appraise({ region, headers, body }, { now, challengeNonce }) {
     if (!regions.includes(region))
       return refuse('aws_region', { acceptedRegions: regions, claimed: { region: brief(region) } })
-    // No parser stands between what is checked and what AWS reads (CVE-2022-2385).
+    // Compared byte for byte, so that no parser here differs from AWS's (CVE-2022-2385).
     if (body !== BODY) return refuse('aws_body', { claimed: { region } })
     const host = `sts.${region}.amazonaws.com`
     const request = appraiseHeaders(headers, { region, host, bodyLength: BODY.length, nonce: challengeNonce, now })
@@ -39,13 +39,13 @@ export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeo
   },
 })
 
-/** One call, never repeated here: the runner retries, with a signature of its own choosing. */
+/** One call without a retry: the runner retries with a new signature. */
 async function askSts(
   fetch: AwsSources['fetch'],
   host: string,
   { authorization, signed }: SignedRequest,
 ): Promise<Outcome<CallerIdentity>> {
-  // The runtime writes Host from the address and Content-Length from the body; both were held against these.
+  // The runtime sets Host and Content-Length itself; the signed values were checked to be the same.
   const forwarded = [...signed].filter(([name]) => name !== 'host' && name !== 'content-length')
   const headers = new Headers([
     ['content-type', 'application/x-www-form-urlencoded; charset=utf-8'],
@@ -56,7 +56,7 @@ async function askSts(
   const init = {
     method: 'POST',
     headers,
-    // As bytes: to text the runtime would give a content type of its own.
+    // Bytes, since the runtime would set its own content type for text.
     body: utf8(BODY),
     redirect: 'manual',
     signal: AbortSignal.timeout(toMilliseconds(FETCH_TIMEOUT)),
@@ -64,7 +64,7 @@ async function askSts(
   try {
     return await readAnswer(await fetch(`https://${host}/`, init))
   } catch {
-    // Not reached, cut off or over its time; what is thrown here may quote the request.
+    // Not reached, cut off or timed out. The exception may quote the request, so it is not logged.
     return refuse('sts_unavailable')
   }
 }

@@ -1,5 +1,5 @@
-// `gke-oidc`, `eks-oidc`, `kubernetes`: one verifier with three names. The caller holds a token that the kubelet
-// projected into a pod. Knows no HTTP: another door can ask the same question.
+// `gke-oidc`, `eks-oidc`, `kubernetes`: one verifier under three names. The caller holds a ServiceAccount token that the
+// kubelet projected into a pod. It knows no HTTP.
 
 import { JOSEError } from 'jose/errors'
 import { compactVerify } from 'jose/jws/compact/verify'
@@ -22,15 +22,15 @@ export interface WorkloadSources {
 
 const FIELDS = v.strictObject({ token: text })
 
-/** The mode of the proven claims is the registered cluster's, whatever name the token was sent under. */
+/** The mode of the claims is that of the registered cluster, whichever of the three names was sent. */
 export const kubernetes = (sources: WorkloadSources): Attestor<typeof FIELDS> => ({
   fields: FIELDS,
   appraise: ({ token }, { now }) => verifyWorkloadToken(sources, token, now),
 })
 
 /**
- * Form, issuer, key and signature, then the claims. The issuer is looked up among the registered ones before
- * anything is fetched, and nothing else of the token ever leads to an address (`jku`, `x5u` and `jwk` are not read).
+ * Verifies form, issuer, key and signature, then the claims. Only a registered issuer leads to a fetch, and `jku`, `x5u`
+ * and `jwk` are not read.
  */
 export async function verifyWorkloadToken(
   { clusters, findKey }: WorkloadSources,
@@ -48,7 +48,7 @@ export async function verifyWorkloadToken(
   if (typeof kid !== 'string' || kid === '') return refuse('jws_header', { claimed })
   const found = await findKey(cluster, kid, toEpochMilliseconds(now))
   if (!found.ok) return err({ ...found.error, claimed: { ...claimed, cluster: cluster.name } })
-  // The algorithm is the key's own: a header must not choose it (CVE-2026-22817).
+  // The key determines the algorithm, not the header (CVE-2026-22817).
   if (found.value.alg !== alg) return refuse('key_algorithm', { claimed })
   if (!(await isSignedBy(token, found.value))) return refuse('signature_invalid', { claimed })
 
@@ -56,7 +56,7 @@ export async function verifyWorkloadToken(
   return workload.ok ? workload : refuse(workload.error.reason, { claimed })
 }
 
-/** From here on the claims may be trusted: `parseJws` read the very bytes that are verified here. */
+/** True makes the claims trusted: `parseJws` parsed the same bytes that are verified here. */
 async function isSignedBy(token: string, { alg, key }: FoundKey): Promise<boolean> {
   try {
     await compactVerify(token, key, { algorithms: [alg] })
@@ -69,11 +69,11 @@ async function isSignedBy(token: string, { alg, key }: FoundKey): Promise<boolea
 
 const LONGEST_LABEL = 256
 
-/** What an operator needs to see of a refused token; never the token. */
+/** The parts of a refused token that an operator needs; never the token itself. */
 function labelsOf({ kid, untrustedClaims: { iss, sub, aud } }: Jws): Labels {
-  const said = Object.entries({ iss, sub, kid, aud: Array.isArray(aud) ? aud[0] : aud })
+  const texts = Object.entries({ iss, sub, kid, aud: Array.isArray(aud) ? aud[0] : aud })
   return Object.fromEntries(
-    said.flatMap(([name, text]) =>
+    texts.flatMap(([name, text]) =>
       typeof text === 'string' && isPrintable(text) ? [[name, text.slice(0, LONGEST_LABEL)]] : [],
     ),
   )

@@ -1,4 +1,4 @@
-// Every mode there is, by name: a new one is one file in this room and one line here.
+// Every attestor by its mode. A new mode is one file in this folder and one line here.
 
 import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Fields } from '../../protocol/shape.ts'
@@ -10,7 +10,7 @@ import type { FindToken } from './minted-token.ts'
 import { type LeafVerifier, mtlsRenewal, type RenewalProof } from './mtls-renewal.ts'
 import { runnerToken } from './runner-token.ts'
 
-/** What the attestors need of the rest of the Worker. */
+/** What the attestors use of the rest of the Worker. */
 export interface AttestorSources {
   readonly findToken: FindToken
   readonly aws: AwsSources

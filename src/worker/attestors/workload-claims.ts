@@ -1,4 +1,4 @@
-// The claims of a verified ServiceAccount token, each held to its type before it is used. Pure.
+// Checks the claims of a verified ServiceAccount token, each for its type before its value. Pure.
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 
 import { CLOCK_LEEWAY } from '../../protocol/limits.ts'
@@ -9,7 +9,7 @@ import type { EpochSeconds } from '../../protocol/time.ts'
 import { isSubdomain } from '../../trust/grammar.ts'
 import type { Cluster, KubernetesClaims } from '../../trust/modes/kubernetes.ts'
 
-/** Audience, times, life, ServiceAccount, pod and node, in this order. */
+/** Checks audience, times, lifetime, ServiceAccount, pod and node, in this order. */
 export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSeconds): Outcome<KubernetesClaims> {
   if (!isMeantForUs(claims.aud, cluster.audiences)) return refuse('audience_mismatch')
 
@@ -18,7 +18,7 @@ export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSec
   if (typeof iat === 'number' && !(now >= iat - CLOCK_LEEWAY)) return refuse('token_time')
   if (nbf !== undefined && !(typeof nbf === 'number' && now >= nbf - CLOCK_LEEWAY)) return refuse('token_time')
 
-  // A missing time is no time that was kept (SPIRE 1.12.3); the comparisons are such that NaN and Infinity fail.
+  // Both times are required (SPIRE 1.12.3 accepted a token without). NaN and Infinity fail these comparisons.
   if (typeof exp !== 'number' || typeof iat !== 'number') return refuse('token_lifetime')
   if (!(exp > iat && exp - iat <= cluster.maxTokenLifetime)) return refuse('token_lifetime')
 
@@ -37,7 +37,7 @@ export function readWorkload(claims: JsonObject, cluster: Cluster, now: EpochSec
   return isName(node) ? ok({ ...facts, node }) : refuse('node_claim')
 }
 
-/** Exact membership. A string is one audience, never a text to search in; an array of anything else is none. */
+/** Exact membership. A string is one audience, never searched in; an array must hold strings only. */
 function isMeantForUs(aud: Json | undefined, audiences: readonly string[]): boolean {
   const named = Array.isArray(aud) ? aud : [aud]
   return named.every((name) => typeof name === 'string') && named.some((name) => audiences.includes(name))
@@ -45,5 +45,5 @@ function isMeantForUs(aud: Json | undefined, audiences: readonly string[]): bool
 
 const nameIn = (reference: Json | undefined): Json | undefined => (isObject(reference) ? reference.name : undefined)
 
-/** So it holds no `/` and no `_`, and a runner ID made of it can be read one way only. */
+/** Without `/` and `_`, so that a runner ID made of it is unambiguous. */
 const isName = (name: Json | undefined): name is string => typeof name === 'string' && isSubdomain(name)

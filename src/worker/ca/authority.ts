@@ -1,6 +1,7 @@
-// Loads the certificate authority: CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, read and checked together.
+// Loads the certificate authority from CA_KEY, CA_CERT, CA_PREVIOUS and CA_TRUST, and checks that they fit together.
 
 import { type Bytes, equalBytes, hex, utf8 } from '../../protocol/bytes.ts'
+import { CA_CERTIFICATES } from '../../protocol/limits.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -26,7 +27,7 @@ export interface AuthoritySecrets {
 /** A CA certificate whose key verifies. */
 export interface IssuingCertificate {
   readonly certificate: Certificate
-  /** What a leaf's AKI says: its SKI (RFC 5280 §4.2.1.1), or one by our own rule where it has none. */
+  /** The AKI of its leaves: its SKI (RFC 5280 §4.2.1.1), or `keyIdentifierOf` its key where it has none. */
   readonly keyIdentifier: Bytes
   readonly verifier: Verifier
 }
@@ -36,23 +37,20 @@ export interface Authority {
   readonly issuing: IssuingCertificate
   /** Key identifier of the issuing certificate, in hexadecimal. */
   readonly issuerKeyId: string
-  /** What a runner sends beside its leaf: the issuing certificate and others below the root; empty where it is the root. */
+  /** CA_CERT without its root: what a runner sends after its leaf. Empty where the issuing certificate is the root. */
   readonly intermediates: readonly Certificate[]
   /** The trust bundle: the root of CA_CERT, then those of CA_TRUST. */
   readonly roots: readonly Certificate[]
-  /** Whose leaves are accepted: the issuing certificate first, then those of CA_PREVIOUS. */
+  /** Issuers of accepted leaves: the issuing certificate first, then those of CA_PREVIOUS. */
   readonly accepted: readonly IssuingCertificate[]
-  /** When every certificate of CA_CERT is valid. */
+  /** While every certificate of CA_CERT is valid. */
   readonly validity: Validity
 }
 
-/** OU of the subject of every certificate of a CA that `muster dev` made. */
+/** The OU of every certificate of a CA that `muster dev` made. */
 export const DEVELOPMENT_MARK = 'Muster development only'
 
-/** Issuing certificate, root, and up to eight between them or beside them. */
-const MAX_CERTIFICATES = 10
-
-/** Reads the CA; `ca_not_configured` with a detail that names the secret and what is wrong with it. No time is judged. */
+/** `ca_not_configured`, with a detail that names the secret and its fault. Validity times are not judged. */
 export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<Authority>> {
   if (!secrets.caKey?.trim()) return misconfigured('CA_KEY is missing')
   if (!secrets.caCert?.trim()) return misconfigured('CA_CERT is missing')
@@ -92,14 +90,14 @@ export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<
 
 const misconfigured = (detail: string) => refuse('ca_not_configured', { detail })
 
-/** The CA certificates of one secret; the error names it and the place of the certificate in it. */
+/** The CA certificates of one secret; the error names the secret and the position of the certificate. */
 async function readCaCertificates(
   name: string,
   pem: string | undefined,
   allowDevelopment: boolean,
 ): Promise<Result<readonly IssuingCertificate[], string>> {
   if (!pem?.trim()) return ok([])
-  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  const blocks = parseCertificateFile(pem, CA_CERTIFICATES)
   if (!blocks.ok) return err(`${name} is not a list of PEM certificates: ${blocks.error}`)
   const read: IssuingCertificate[] = []
   for (const [i, der] of blocks.value.entries()) {
@@ -119,12 +117,12 @@ async function readCaCertificates(
   return ok(read)
 }
 
-/** Why a certificate is not one of a CA that issues leaves of ours; null where it is. */
+/** Why a certificate cannot issue leaves for runners; null where it can. */
 function caFault({ extensions }: Certificate): string | null {
   const { basicConstraints, keyUsage, extendedKeyUsage, unknownCritical } = extensions
   if (basicConstraints?.ca !== true) return 'is not a CA certificate (CA:TRUE is missing)'
   if (keyUsage !== null && (keyUsage & KEY_USAGE.keyCertSign) === 0) return 'may not sign certificates'
-  // Verifiers hold a leaf to the usages of every CA above it.
+  // Verifiers limit a leaf to the usages of every CA above it.
   if (extendedKeyUsage !== null && !coversLeaves(extendedKeyUsage)) {
     return 'is limited to usages (extendedKeyUsage) without both clientAuth and serverAuth'
   }
@@ -137,7 +135,7 @@ const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>
 const coversLeaves = (usages: readonly string[]): boolean =>
   usages.includes(OID.anyExtendedKeyUsage) || (usages.includes(OID.clientAuth) && usages.includes(OID.serverAuth))
 
-/** What is wrong with a chain from the issuing certificate up to a self-signed root; null for nothing. */
+/** The fault of a chain from the issuing certificate up to a self-signed root; null where there is none. */
 async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string | null> {
   for (const [i, { certificate }] of chain.entries()) {
     const issuer = chain[i + 1] ?? chain[i]
@@ -147,7 +145,7 @@ async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string
         ? `CA_CERT is no chain: certificate ${i + 2} did not sign certificate ${i + 1}`
         : 'CA_CERT does not end in a self-signed root'
     }
-    // RFC 5280 §4.2.1.9: intermediates that may stand between this one and the leaf.
+    // RFC 5280 §4.2.1.9: how many intermediates may be between this certificate and the leaf.
     const { pathLength } = certificate.extensions.basicConstraints ?? { pathLength: null }
     if (pathLength !== null && pathLength < i)
       return `certificate ${i + 1} of CA_CERT allows fewer certificates below it`
@@ -155,7 +153,7 @@ async function brokenChain(chain: readonly IssuingCertificate[]): Promise<string
   return null
 }
 
-/** Whether the private key signs for the issuing certificate: it signs, and the certificate's key verifies. */
+/** Whether the certificate's key verifies what the private key signs. */
 async function isPair(signer: PrivateKey, { certificate }: IssuingCertificate): Promise<boolean> {
   const algorithm = { name: 'ECDSA', hash: SIGNING[signer.curve].hash }
   const probe = utf8('muster: do CA_KEY and CA_CERT belong together?')

@@ -7,9 +7,9 @@ import type { Authority } from './authority.ts'
 import type { Certificate } from './certificate.ts'
 import { ecPublicKeyOf } from './public-key.ts'
 
-/** How often to ask again, in seconds: a new root is in the bundle for days before it signs. */
+/** In seconds. A new root is in the bundle for days before it signs. */
 const REFRESH_HINT = 300
-/** More roots than a bundle can have. */
+/** More than the number of roots in any bundle. */
 const ROOTS = 64
 
 export interface SpiffeBundle {
@@ -44,8 +44,8 @@ export const spiffeBundle = ({ roots }: Authority): SpiffeBundle => ({
 })
 
 /**
- * A number that grows with every step of a rotation, from the certificates alone: a new root is the newest of all,
- * and one root fewer counts one more.
+ * Computed from the certificates alone, and larger after each step of a rotation: an added root is the newest, and a
+ * removed one raises the number by one.
  */
 const sequenceOf = (roots: readonly Certificate[]): number =>
   Math.max(...roots.map(({ notBefore }) => notBefore)) * ROOTS + ROOTS - roots.length
@@ -59,7 +59,7 @@ function publicJwk({ spki, publicKey }: Certificate): Omit<BundleKey, 'use' | 'x
   const [n, e] = (parseDer(publicKey)?.children ?? []).map(({ contents }) =>
     encodeBase64url(contents[0] === 0 ? contents.subarray(1) : contents),
   )
-  // The authority took no other kind of key.
+  // `loadAuthority` accepts no other kind of key.
   if (n === undefined || e === undefined) throw new Error('a root has a key that is neither EC nor RSA')
   return { kty: 'RSA', n, e }
 }

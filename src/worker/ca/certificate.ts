@@ -1,5 +1,5 @@
-// Reads X.509 v3 certificates, with the strict DER reader alone: what the CA made is inspected with it, too.
-// Shape only; whose certificate it is, and whether it may be used, is judged in authority.ts and presented.ts.
+// Parses X.509 v3 certificates (RFC 5280 §4.1) with the strict DER reader. Shape only: authority.ts and presented.ts judge
+// issuer and use, and inspect.ts compares what the CA made.
 
 import { type Bytes, equalBytes } from '../../protocol/bytes.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
@@ -10,13 +10,13 @@ import { textOf, timeOf } from './text.ts'
 
 export interface Certificate {
   readonly der: Bytes
-  /** What is signed. */
+  /** DER of the TBSCertificate, which is signed. */
   readonly tbs: Bytes
   readonly signatureAlgorithm: SignatureAlgorithm
   readonly signature: Bytes
   /** Contents of the INTEGER: positive, at most 20 octets. */
   readonly serial: Bytes
-  /** DER of the names, compared as they stand. */
+  /** DER of the names, which are compared byte for byte. */
   readonly issuer: Bytes
   readonly subject: Bytes
   readonly subjectAttributes: readonly NameAttribute[]
@@ -24,7 +24,7 @@ export interface Certificate {
   readonly notAfter: EpochSeconds
   /** DER of the SubjectPublicKeyInfo. */
   readonly spki: Bytes
-  /** Contents of its BIT STRING, which key identifiers are hashes of. */
+  /** Contents of its BIT STRING; key identifiers are hashes of them. */
   readonly publicKey: Bytes
   readonly extensions: Extensions
 }

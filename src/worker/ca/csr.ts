@@ -1,9 +1,10 @@
-// Reads PKCS#10 certificate requests (RFC 2986): the public key, proof that its holder made the request, and the challenge.
-// Nothing else is taken from a request: names, extensions and usages in it are read past.
+// Reads PKCS#10 certificate requests (RFC 2986): verifies the self-signature, and takes the public key and the challenge.
+// Names, extensions and usages in a request are ignored.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { sha256Hex } from '../../protocol/bytes.ts'
 import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
+import { CSR_BYTES } from '../../protocol/limits.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -21,13 +22,11 @@ export interface CertificateRequest {
   readonly challenge: string
 }
 
-/** DER of a request with a 64-character challenge is under 300 octets; names and extensions make it longer. */
-const CSR_BYTES = 16 * 1024
 /** RFC 2985 §5.4.1: ub-pkcs9-challengePassword-length. */
 const CHALLENGE_CHARACTERS = 255
 const LABELS = ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST']
 
-/** Reads a request in PEM; `csr_invalid` with a detail that quotes nothing of it. */
+/** Reads a request in PEM. Refused as `csr_invalid`, with a detail that quotes nothing of it. */
 export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>> {
   if (pem.length > CSR_BYTES * 2) return invalid('the request is too long')
   const blocks = parsePem(pem, 1)
@@ -73,7 +72,7 @@ const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${deta
 const isSequence = (element: Element | undefined, length?: number): element is Element =>
   element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
 
-/** The one value of the one challengePassword; every other attribute is held to its shape and dropped. */
+/** The one value of the one challengePassword. Other attributes must be well formed and are ignored. */
 function readChallenge(attributes: readonly Element[]): Result<string, string> {
   let challenge: string | null = null
   for (const attribute of attributes) {
@@ -93,10 +92,10 @@ function readChallenge(attributes: readonly Element[]): Result<string, string> {
   return challenge === null ? err('no challengePassword') : ok(challenge)
 }
 
-/** May be an empty SEQUENCE: CA:FALSE is written so (RFC 5280 §4.2.1.9), and OpenSSL requests an AKI so. */
+/** May be an empty SEQUENCE: CA:FALSE is encoded so (RFC 5280 §4.2.1.9), and OpenSSL requests an AKI so. */
 const MAY_BE_EMPTY: readonly (string | null)[] = [OID.basicConstraints, OID.authorityKeyIdentifier]
 
-/** Whether an extensionRequest has its shape: an empty list inside has crashed issuers (CVE-2026-40097). */
+/** Whether an extensionRequest is well formed; an empty list in it has crashed issuers (CVE-2026-40097). */
 function areExtensions(values: readonly Element[]): boolean {
   const [extensions] = values
   if (values.length !== 1 || !isSequence(extensions) || extensions.children.length === 0) return false

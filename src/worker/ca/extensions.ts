@@ -1,4 +1,4 @@
-// The extensions of a certificate that this room knows (RFC 5280 §4.2, RFC 9608). Pure.
+// Parses the certificate extensions that Muster uses (RFC 5280 §4.2, RFC 9608). Pure.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
@@ -9,13 +9,13 @@ export interface Extensions {
   /** Bits of KeyUsage, `KEY_USAGE`. */
   readonly keyUsage: number | null
   readonly extendedKeyUsage: readonly string[] | null
-  /** GeneralNames as they stand. */
+  /** GeneralNames. */
   readonly subjectAltName: readonly Element[] | null
   readonly subjectKeyIdentifier: Bytes | null
   /** Only its `keyIdentifier`. */
   readonly authorityKeyIdentifier: Bytes | null
   readonly noRevAvail: boolean
-  /** Whether an extension that is not of this list is critical: such a certificate must be refused (§4.2). */
+  /** Whether any other extension is critical: such a certificate must be refused (§4.2). */
   readonly unknownCritical: boolean
 }
 
@@ -35,7 +35,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   OID.noRevAvail,
 ])
 
-/** All of a certificate's extensions, or null where one is malformed or stands twice. */
+/** All of a certificate's extensions, or null where one is malformed or repeated. */
 export function readExtensions(elements: readonly Element[]): Extensions | null {
   const known = new Map<string, Element>()
   const seen = new Set<string>()
@@ -46,7 +46,7 @@ export function readExtensions(elements: readonly Element[]): Extensions | null 
     const value = rest.at(-1)
     if (element.tag !== TAG.sequence || oid === null || value?.tag !== TAG.octetString || seen.has(oid)) return null
     seen.add(oid)
-    // DER leaves out a critical of FALSE, so the element says TRUE where it stands.
+    // DER leaves out FALSE, so `critical` can only be TRUE.
     const critical = rest.length === 2
     if (rest.length > 2 || (critical && !isTrue(rest[0]))) return null
     if (!KNOWN.has(oid)) {

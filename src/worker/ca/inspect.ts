@@ -1,4 +1,4 @@
-// Inspects what the CA made: its DER is read anew and compared with the grant, the signature included.
+// Inspects a certificate that the CA made: parses its DER independently and compares it with the grant, signature included.
 
 import { type Bytes, equalBytes, hex, sha256Hex } from '../../protocol/bytes.ts'
 import { OID } from '../../protocol/oids.ts'
@@ -10,8 +10,8 @@ import { keyIdentifierOf } from './public-key.ts'
 import { subjectOf } from './subject.ts'
 
 /**
- * The first thing in which a certificate differs from its grant, named for an operator; null for none. `issuer` of the
- * grant is not held to: a retry after a rotation gets the certificate on record, signed by today's key.
+ * The first part in which a certificate differs from its grant, in words for an operator; null for none. `issuer` of
+ * the grant is not compared: a retry after a rotation signs the content on record with the new key.
  */
 export async function inspectIssued(authority: Authority, grant: Grant, der: Bytes): Promise<string | null> {
   const certificate = readCertificate(der)

@@ -16,8 +16,8 @@ export interface Issued {
 }
 
 /**
- * Signs the certificate of a grant that is on record already. Throws where the grant or what came of it breaks the
- * profile: a bug.
+ * Signs the certificate of a grant that is already on record. Throws where the grant breaks the profile or the
+ * certificate differs from the grant: both are bugs.
  */
 export async function issueCertificate(authority: Authority, grant: Grant): Promise<Issued> {
   const serial = serialBytes(grant.serial)

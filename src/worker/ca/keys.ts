@@ -1,4 +1,4 @@
-// The CA's private key (PKCS#8 PEM, EC P-256 or P-384: RFC 5958, RFC 5915), and keys derived from it.
+// Imports the CA's private key (PKCS#8 PEM, EC P-256 or P-384), and derives HMAC keys from its secret.
 
 import { type Bytes, utf8 } from '../../protocol/bytes.ts'
 import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
@@ -6,7 +6,7 @@ import { OID } from '../../protocol/oids.ts'
 import { parsePemFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 
-/** A key of WebCrypto, which the Worker's and Node's declarations have under different names. */
+/** A WebCrypto key; the type declarations of Workers and Node name it differently. */
 export type Key = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 
 export interface KeyPair {
@@ -16,7 +16,7 @@ export interface KeyPair {
 
 export type Curve = 'P-256' | 'P-384'
 
-/** How each curve signs: with the hash of its own strength (RFC 5758 §3.2). */
+/** Hash and algorithm of each curve's signatures (RFC 5758 §3.2). */
 export const SIGNING = {
   'P-256': { hash: 'SHA-256', oid: OID.ecdsaSha256 },
   'P-384': { hash: 'SHA-384', oid: OID.ecdsaSha384 },
@@ -27,7 +27,7 @@ export interface PrivateKey {
   readonly key: Key
 }
 
-/** Imports a CA key to sign with; the error says what it is instead, and quotes nothing of it. */
+/** Imports a CA key for signing. The error follows the name of the secret and quotes nothing of it. */
 export async function importPrivateKey(pem: string): Promise<Result<PrivateKey, string>> {
   const blocks = parsePemFile(pem, 1)
   if (!blocks.ok) return err(`is not a PEM private key: ${blocks.error}`)
@@ -59,10 +59,7 @@ function curveOf(der: Bytes): Curve | null {
   return curve === OID.p256 ? 'P-256' : curve === OID.p384 ? 'P-384' : null
 }
 
-/**
- * An HMAC-SHA-256 key for one purpose, derived (RFC 5869) from CA_KEY, the one secret that every isolate has. What is
- * sealed for one purpose is worth nothing for another.
- */
+/** An HMAC-SHA-256 key for one purpose, derived with HKDF (RFC 5869) from CA_KEY, the secret that every isolate has. */
 export async function deriveHmacKey(caKey: string, purpose: string): Promise<Key> {
   const secret = await crypto.subtle.importKey('raw', utf8(caKey), 'HKDF', false, ['deriveKey'])
   const hkdf = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(32), info: utf8(purpose) }

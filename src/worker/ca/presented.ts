@@ -1,8 +1,8 @@
-// Verifies certificates that runners present, at a renewal or a connection: one level under the CA, and in time.
+// Verifies the certificates that runners present at a renewal or a connection: issuer, signature, subject, times.
 
 import { type Bytes, equalBytes, hex, sha256Hex } from '../../protocol/bytes.ts'
 import type { Leaf, VerifiedLeaf } from '../../protocol/leaf.ts'
-import { CERTIFICATE_BYTES, CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
+import { CERTIFICATE_BYTES, CLOCK_LEEWAY, PRESENTED_CERTIFICATES, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -13,8 +13,8 @@ import { importP256, p256PointOf, verifyP256 } from './public-key.ts'
 import { subjectOf } from './subject.ts'
 
 /**
- * Verifies a presented leaf: signed by the key of an accepted issuing certificate, of an accepted trust domain, with
- * the usages of a runner. What it says is true then; its times are judged by the two functions below.
+ * Verifies a presented leaf: signed by an accepted issuing certificate's key, of an accepted trust domain, with the
+ * usages of a runner. The two functions below judge its times.
  */
 export async function verifyPresented(
   authority: Authority,
@@ -28,7 +28,7 @@ export async function verifyPresented(
   const { trustDomain, ...named } = subject
   if (!trustDomains.includes(trustDomain)) return refuse('certificate_invalid')
 
-  // Names pick the candidates; the key alone decides (a CA of anyone's can copy name, serial and key identifier).
+  // Names select candidates, and the signature decides: any CA can copy names, serials and key identifiers.
   for (const issuer of authority.accepted) {
     if (!equalBytes(certificate.issuer, issuer.certificate.subject)) continue
     if (!(await issuer.verifier.verify(certificate))) continue
@@ -51,13 +51,10 @@ export async function verifyPresented(
   return refuse('certificate_invalid')
 }
 
-/** As many blocks as a chain may honestly have; what follows the leaf is ignored. */
-const MAX_BLOCKS = 5
-
-/** The leaf of a PEM text: its first block. Null where the text is no list of certificates. */
+/** The leaf (DER) of a PEM text: its first block. Null where the text is not a list of certificates. */
 export function presentedDer(pem: string): Bytes | null {
-  if (pem.length > CERTIFICATE_BYTES * MAX_BLOCKS) return null
-  const blocks = parsePem(pem, MAX_BLOCKS)
+  if (pem.length > CERTIFICATE_BYTES * PRESENTED_CERTIFICATES) return null
+  const blocks = parsePem(pem, PRESENTED_CERTIFICATES)
   if (!blocks.ok || blocks.value.some(({ label }) => label !== 'CERTIFICATE')) return null
   return blocks.value[0]?.bytes ?? null
 }
@@ -66,14 +63,14 @@ interface Times extends Pick<VerifiedLeaf, 'issuerNotAfter'> {
   readonly leaf: Pick<Leaf, 'notBefore' | 'notAfter'>
 }
 
-/** Why a proven certificate may not be renewed now; null where it may: through notAfter + 300 s grace + 60 s skew. */
+/** Why a verified certificate may not be renewed now, or null. It may until 360 s after its end (grace and leeway). */
 export function renewalRefusal({ leaf, issuerNotAfter }: Times, now: EpochSeconds): Refusal | null {
   if (isTooEarly(leaf, now) || now > issuerNotAfter) return { reason: 'certificate_invalid' }
   const end = addSeconds(addSeconds(leaf.notAfter, RENEWAL_GRACE), CLOCK_LEEWAY)
   return now > end ? { reason: 'renewal_window' } : null
 }
 
-/** Why a proven certificate may not open a connection now; null where it may: through notAfter, with no grace. */
+/** Why a verified certificate may not open a connection now, or null. It may until its end. */
 export function connectionRefusal({ leaf, issuerNotAfter }: Times, now: EpochSeconds): Refusal | null {
   const current = !isTooEarly(leaf, now) && now <= leaf.notAfter && now <= issuerNotAfter
   return current ? null : { reason: 'certificate_expired' }

@@ -1,4 +1,4 @@
-// The profile of a leaf: the grant that the CA issues from, and the bounds of each of its parts. Pure.
+// The certificate profile of a leaf: the grant that the CA issues from, its serial, subject and validity. Pure.
 
 import { type Bytes, hex } from '../../protocol/bytes.ts'
 import { everyCharacter, isHexDigit } from '../../protocol/characters.ts'
@@ -12,7 +12,7 @@ import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtract
 import { isUuidv7 } from '../../protocol/uuid.ts'
 import { isAwsAccount, isClusterName } from '../../trust/grammar.ts'
 
-/** Everything that the CA may believe, decided and on record before it is asked. */
+/** The content of a certificate, authorized and on record, and the key that it is for. */
 export interface Grant extends Leaf {
   /** SubjectPublicKeyInfo of a P-256 key, 91 octets. */
   readonly spki: Bytes
@@ -27,7 +27,7 @@ export function newSerial(): string {
   return hex(serial)
 }
 
-/** The octets of a serial that `newSerial` could have made, or null. */
+/** The octets of a serial in the form of `newSerial`, or null. */
 export function serialBytes(serial: string): Bytes | null {
   if (serial.length !== SERIAL_BYTES * 2 || !everyCharacter(serial, isHexDigit)) return null
   const bytes = Uint8Array.from({ length: SERIAL_BYTES }, (_, i) => Number.parseInt(serial.slice(i * 2, i * 2 + 2), 16))
@@ -35,12 +35,12 @@ export function serialBytes(serial: string): Bytes | null {
   return first >= 0x40 && first <= 0x7f ? bytes : null
 }
 
-/** How the holder of a leaf proved itself. */
+/** How the holder of a leaf once proved itself. */
 export type Origin = Pick<LeafSubject, 'mode' | 'source'>
 
 export const formatOrganizationalUnit = ({ mode, source }: Origin): string => `${mode}:${source}`
 
-/** The parts of an organizational unit, or null where it is none of ours. */
+/** The parts of an organizational unit, or null where it does not have the form. */
 export function parseOrganizationalUnit(text: string): Origin | null {
   const colon = text.indexOf(':')
   const [mode, source] = [text.slice(0, colon), text.slice(colon + 1)]
@@ -53,11 +53,11 @@ const SOURCES: Readonly<Record<ModeTraits['source'], (text: string) => boolean>>
   cluster: isClusterName,
 }
 
-/** RFC 9608: a certificate that lives this short from when it is issued says that it has no revocation. */
+/** Whether a certificate is so short-lived that it says noRevAvail (RFC 9608). */
 export const saysNoRevAvail = ({ notBefore, notAfter }: Validity): boolean =>
   between(addSeconds(notBefore, NOT_BEFORE_BACKDATE), notAfter) <= NO_REVOCATION_LIFETIME
 
-/** Whether a grant keeps to the profile. One that does not is a bug of the caller. */
+/** Whether a grant keeps to the profile. */
 export function isGrant(grant: Grant): boolean {
   const id = parseSpiffeId(grant.spiffeId)
   return (

@@ -1,4 +1,4 @@
-// Reads public keys (SubjectPublicKeyInfo, RFC 5480), and the one form that a runner's key may have: P-256.
+// Parses EC public keys (SubjectPublicKeyInfo, RFC 5480), and verifies with those of runners, which are P-256.
 
 import { type Bytes, sha256 } from '../../protocol/bytes.ts'
 import { bitsOf, oidOf, parseDer, TAG } from '../../protocol/der.ts'
@@ -26,8 +26,8 @@ const CURVES: Readonly<Record<string, Curve>> = {
 }
 
 /**
- * The EC key that `spki` is, or null for every other key and every other way to write this one: compressed, hybrid,
- * explicit parameters. Runtimes differ in which of these they import. Whether the point is on its curve is not asked.
+ * The EC key of an `spki`, or null for any other key or encoding: compressed, hybrid, explicit parameters. Runtimes
+ * differ in which of these they import. Whether the point is on its curve is not checked.
  */
 export function ecPublicKeyOf(spki: Bytes): EcPublicKey | null {
   const info = parseDer(spki)
@@ -46,7 +46,7 @@ export function p256PointOf(spki: Bytes): Bytes | null {
   return key?.curve === 'P-256' ? key.point : null
 }
 
-/** The key of a point, to verify with; null where the point is not on the curve (or is at infinity). */
+/** The key of a point, for verifying; null where the point is not on the curve, or at infinity. */
 export async function importP256(point: Bytes): Promise<Key | null> {
   try {
     return await crypto.subtle.importKey('raw', point, { name: 'ECDSA', namedCurve: 'P-256' }, false, ['verify'])

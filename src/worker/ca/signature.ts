@@ -1,4 +1,4 @@
-// Verifies signatures of certificates by the keys of CAs. WebCrypto alone decides.
+// Verifies certificate signatures with the keys of CAs, by WebCrypto alone.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
@@ -29,7 +29,7 @@ export async function importVerifier(spki: Bytes): Promise<Verifier | null> {
   try {
     return await ecdsaVerifier(spki, key)
   } catch {
-    // A point that is not on its curve.
+    // The point is not on its curve.
     return null
   }
 }
@@ -46,7 +46,7 @@ async function ecdsaVerifier(spki: Bytes, { curve, octets }: EcPublicKey): Promi
   }
 }
 
-/** A root of an operator's older CA may be RSA; a key of WebCrypto is for one hash, so it is imported at each use. */
+/** An operator's older root may be RSA. A WebCrypto key is for one hash, so it is imported at each use. */
 function rsaVerifier(spki: Bytes): Verifier {
   return {
     verify: async ({ signatureAlgorithm, signature, tbs }) => {

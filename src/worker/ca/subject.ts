@@ -1,4 +1,4 @@
-// Reads whom a leaf names: subject and SPIFFE ID, which must agree, and the usages of a leaf. Pure.
+// Reads the subject and the SPIFFE ID of a leaf, which must agree, and checks its usages (X509-SVID). Pure.
 
 import type { LeafSubject } from '../../protocol/leaf.ts'
 import { OID } from '../../protocol/oids.ts'
@@ -8,14 +8,13 @@ import type { Certificate } from './certificate.ts'
 import { KEY_USAGE, URI_NAME } from './extensions.ts'
 import { parseOrganizationalUnit } from './profile.ts'
 
-/** Whom a leaf names. */
 export interface Subject extends LeafSubject {
   readonly spiffeId: string
-  /** Of the SPIFFE ID. */
+  /** The trust domain of the SPIFFE ID. */
   readonly trustDomain: string
 }
 
-/** Whom a leaf of ours names, or null where it breaks the profile or a rule of X509-SVID. */
+/** Null where the certificate breaks the profile of a leaf or a rule of X509-SVID. */
 export function subjectOf(certificate: Certificate): Subject | null {
   const { subjectAttributes, extensions } = certificate
   const { basicConstraints, keyUsage, extendedKeyUsage, subjectAltName, unknownCritical } = extensions

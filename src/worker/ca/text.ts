@@ -1,10 +1,10 @@
-// Reads ASN.1 character strings and times as certificates and CSRs carry them. Pure.
+// Parses the ASN.1 character strings and times of certificates and CSRs. Pure.
 
 import { type Bytes, decodeUtf8 } from '../../protocol/bytes.ts'
 import { type Element, TAG } from '../../protocol/der.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 
-/** The text of a character string, or null for another element or octets that are no text of its type. */
+/** The text of a character string; null for another element, or octets that its type cannot hold. */
 export function textOf(element: Element | undefined): string | null {
   switch (element?.tag) {
     case TAG.utf8String:
@@ -12,7 +12,7 @@ export function textOf(element: Element | undefined): string | null {
     case TAG.printableString:
     case TAG.ia5String:
     case TAG.teletexString:
-      // Alphabets are not held to: what is compared with such a text is ASCII, which all three share, and compared whole.
+      // Their alphabets are not checked: such a text is only compared with ASCII texts, which all three types share.
       return decodeWide(element.contents, 1)
     case TAG.bmpString:
       return decodeWide(element.contents, 2)
@@ -39,7 +39,7 @@ function decodeWide(contents: Bytes, width: number): string | null {
 /** UTCTime reaches to the end of 2049 (RFC 5280 §4.1.2.5). */
 const GENERALIZED_TIME_YEAR = 2050
 
-/** The time that an element is, in the one form that RFC 5280 §4.1.2.5 has for it, or null. */
+/** The time of an element in the form that RFC 5280 §4.1.2.5 demands for it, or null. */
 export function timeOf(element: Element | undefined): EpochSeconds | null {
   if (element?.tag !== TAG.utcTime && element?.tag !== TAG.generalizedTime) return null
   const { tag, contents } = element
@@ -56,7 +56,7 @@ export function timeOf(element: Element | undefined): EpochSeconds | null {
   const [hour, minute, second] = [pair(rest + 4), pair(rest + 6), pair(rest + 8)]
   if (hour > 23 || minute > 59 || second > 59) return null
   const date = new Date(Date.UTC(year, month, day, hour, minute, second))
-  // A day that the calendar lacks comes back as another one; so does a year under 100.
+  // Date.UTC turns a day that does not exist, or a year under 100, into another one.
   if (date.getUTCFullYear() !== year || date.getUTCMonth() !== month || date.getUTCDate() !== day) return null
   return year >= GENERALIZED_TIME_YEAR === general ? epochSeconds(date.getTime() / 1000) : null
 }

@@ -1,4 +1,4 @@
-// Builds the to-be-signed certificate of a leaf: the part that the CA's key signs (RFC 5280 §4.1.2). Pure.
+// Builds the TBSCertificate of a leaf, which the CA's key signs (RFC 5280 §4.1.2). Pure.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { TAG } from '../../protocol/der.ts'
@@ -17,16 +17,13 @@ import type { EpochSeconds } from '../../protocol/time.ts'
 import type { IssuingCertificate } from './authority.ts'
 import { formatOrganizationalUnit, type Grant, saysNoRevAvail } from './profile.ts'
 
-/** What is derived of a grant: the octets of its serial and the key identifier of its key. */
+/** The octets of a grant's serial, and the key identifier of its key. */
 export interface DerivedOctets {
   readonly serial: Bytes
   readonly keyIdentifier: Bytes
 }
 
-/**
- * The DER of the TBSCertificate of a grant that keeps to the profile. `algorithm` is the DER of the
- * AlgorithmIdentifier of the signature to come.
- */
+/** In DER. The grant must keep to the profile. `algorithm`: DER of the AlgorithmIdentifier of the signature. */
 export function buildToBeSigned(
   { certificate, keyIdentifier: issuerKeyIdentifier }: IssuingCertificate,
   algorithm: Bytes,
@@ -60,7 +57,7 @@ const CONSTRUCTED_CONTEXT_3 = 0xa3
 /** The GeneralName choice of a URI (§4.2.1.6). */
 const URI = 0x86
 
-/** Of a critical extension, `critical` holds TRUE; DER leaves out FALSE. */
+/** `critical`: TRUE for a critical extension, else nothing, since DER leaves out FALSE. */
 const extension = (type: Bytes, value: Bytes, ...critical: Bytes[]): Bytes =>
   sequence(type, ...critical, octetString(value))
 
@@ -83,7 +80,7 @@ const ORGANIZATION = objectIdentifier(OID.organization)
 const ORGANIZATIONAL_UNIT = objectIdentifier(OID.organizationalUnit)
 const COMMON_NAME = objectIdentifier(OID.commonName)
 
-/** One attribute an RDN. Tenants, units and enrollment IDs have only characters of a PrintableString. */
+/** Each RDN has one attribute. Tenants, units and enrollment IDs hold only characters of a PrintableString. */
 const encodeSubject = (subject: LeafSubject): Bytes =>
   sequence(
     rdn(ORGANIZATION, subject.tenant),

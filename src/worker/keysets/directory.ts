@@ -1,5 +1,5 @@
-// What the KeyDirectory object does: fetches every cluster's key set, compares them, says which may be used.
-// It is the only fetcher in the world, so single-flight, cool-down and back-off live here and nowhere else.
+// The work of the KeyDirectory object: fetches every cluster's key set, compares the sets, and says which may be used.
+// Nothing else fetches key sets, so single-flight, cool-down and back-off are here alone.
 
 import { KEY_SET_BACKOFF, KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
@@ -19,35 +19,35 @@ import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './sn
 
 export interface DirectorySources {
   readonly clusters: readonly Cluster[]
-  /** Of the object: what is in it survives an eviction. */
+  /** The object's storage, which survives an eviction. */
   readonly storage: SyncKvStorage
   readonly clock: Clock
-  readonly load: (cluster: Cluster) => Promise<Outcome<KeySet>>
-  /** Writes every cluster's snapshot, by entry name. */
-  readonly publish: (snapshots: ReadonlyMap<string, Snapshot>) => Promise<void>
+  readonly fetchKeySet: (cluster: Cluster) => Promise<Outcome<KeySet>>
+  /** Writes every cluster's snapshot to KV, by entry name. */
+  readonly writeSnapshots: (snapshots: ReadonlyMap<string, Snapshot>) => Promise<void>
 }
 
-/** A cluster's snapshot, and what an isolate must know to ask no more often than it helps. */
+/** A cluster's snapshot, and when asking again can bring another one. */
 export interface DirectoryAnswer {
   readonly snapshot: Snapshot
-  /** When an unknown `kid` may have the set fetched again; null: now. */
+  /** When an unknown `kid` may cause the next fetch; null: now. */
   readonly refetchAt: EpochMilliseconds | null
-  /** Where there is no set: when the next fetch may be made. */
+  /** When the next fetch may be made; null where there is a set. */
   readonly retryAt: EpochMilliseconds | null
-  /** Why the last fetch failed; null: it did not. */
+  /** Why the last fetch failed; null where it did not. */
   readonly fault: Refusal | null
 }
 
-/** What is kept of one cluster. */
+/** The stored state of one cluster. */
 interface ClusterRecord {
-  /** Another name is another issuer or source: nothing carries over. */
+  /** Name of its KV entry. Another name means another issuer or source, so the record is dropped. */
   readonly entry: string
-  /** The last good set, and when it came. It stands in the comparison however old it is. */
+  /** The last good set, and when it was fetched. It is compared with other sets however old it is. */
   readonly set: KeySet | null
   readonly fetchedAt: EpochMilliseconds | null
   /** Start of the last attempt, written before it is made. */
   readonly attemptedAt: EpochMilliseconds | null
-  /** Whether an attempt ever ended, well or not. */
+  /** Whether an attempt ever ended, successful or not. */
   readonly tried: boolean
   readonly failures: number
   readonly fault: Refusal | null
@@ -58,7 +58,7 @@ interface ClusterRecord {
 interface Progress {
   readonly roster: string
   readonly sequence: number
-  /** The sequence that KV has. */
+  /** The sequence that is in KV. */
   readonly published: number
   readonly states: Readonly<Record<string, KeyState>>
 }
@@ -69,7 +69,7 @@ const CLUSTER_PREFIX = 'cluster/'
 const after = (time: EpochMilliseconds, span: Seconds): EpochMilliseconds =>
   epochMilliseconds(time + toMilliseconds(span))
 
-/** Reads what the object has kept; a cluster that the trust file no longer has is forgotten. */
+/** Reads the object's storage, and drops the records of clusters that the trust file no longer has. */
 export async function openDirectory(sources: DirectorySources): Promise<Directory> {
   const { entries, roster } = await namesOf(sources.clusters)
   return new Directory(sources, entries, roster)
@@ -101,38 +101,38 @@ export class Directory {
   }
 
   /**
-   * A cluster's set, after whatever fetching is due: of every cluster never tried, of this one where it has no set,
+   * A cluster's set, after the fetches that are due: of every cluster never tried, and of this one where it has no set,
    * missed its refresh, or lacks the `kid`. Null where the trust file has no such cluster.
    */
   async ask(name: string, kid: string): Promise<DirectoryAnswer | null> {
     const known = this.#records.get(name)?.set
     const untried = this.#sources.clusters.filter((cluster) => this.#records.get(cluster.name)?.tried === false)
-    await Promise.all(untried.map((cluster) => this.#load(cluster)))
+    await Promise.all(untried.map((cluster) => this.#fetchOnce(cluster)))
     const cluster = this.#sources.clusters.find((known) => known.name === name)
     if (cluster === undefined) return null
-    if (this.#isDue(name, kid, known)) await this.#load(cluster)
+    if (this.#isDue(name, kid, known)) await this.#fetchOnce(cluster)
     this.#advance(false)
     void this.publish()
     return this.#answer(name)
   }
 
-  /** Fetches every cluster's set, meant for once an hour; gives the sequence of what is published then. */
+  /** Fetches every cluster's set, once an hour. The value is the sequence that is published then. */
   async refresh(): Promise<number> {
-    await Promise.all(this.#sources.clusters.map((cluster) => this.#load(cluster)))
+    await Promise.all(this.#sources.clusters.map((cluster) => this.#fetchOnce(cluster)))
     this.#advance(true)
     await this.publish()
     return this.#progress.sequence
   }
 
-  /** What is known of every cluster, without fetching. */
+  /** The answer for every cluster, without a fetch. */
   answers(): ReadonlyMap<string, DirectoryAnswer> {
     this.#advance(false)
     return new Map([...this.#records.keys()].map((name) => [name, this.#answer(name)]))
   }
 
-  /** Brings KV up to date; what fails is made up for at the next question. */
+  /** Brings KV up to date. A failure is logged and repaired by the next call. */
   publish(): Promise<void> {
-    this.#publishing ??= this.#publish()
+    this.#publishing ??= this.#writeUntilCurrent()
       .catch((error: unknown) => logFailure('key sets not published', error))
       .finally(() => {
         this.#publishing = null
@@ -140,11 +140,11 @@ export class Directory {
     return this.#publishing
   }
 
-  async #publish(): Promise<void> {
+  async #writeUntilCurrent(): Promise<void> {
     while (this.#progress.published !== this.#progress.sequence) {
       const { sequence } = this.#progress
       const snapshots = [...this.#records].map(([name, { entry }]) => [entry, this.#snapshot(name)] as const)
-      await this.#sources.publish(new Map(snapshots))
+      await this.#sources.writeSnapshots(new Map(snapshots))
       this.#keepProgress({ published: sequence })
     }
   }
@@ -158,7 +158,7 @@ export class Directory {
       return underWay || now >= (retryAt(record) ?? now)
     }
     if (attemptedAt !== null && now > after(attemptedAt, KEY_SET_OVERDUE)) return true
-    // What came since the question is no older than a refetch would be.
+    // A set that was fetched since the call began is as new as a refetch.
     if (set.keys.some((key) => key.kid === kid) || set !== known) return false
     if (underWay) return true
     if (refetchedAt !== null && now < after(refetchedAt, KEY_SET_REFETCH_COOLDOWN)) return false
@@ -166,8 +166,8 @@ export class Directory {
     return true
   }
 
-  /** One fetch at a time for each cluster: whoever comes meanwhile waits for it and shares its outcome. */
-  #load(cluster: Cluster): Promise<void> {
+  /** One fetch at a time for each cluster: calls meanwhile wait for it and share its outcome. */
+  #fetchOnce(cluster: Cluster): Promise<void> {
     const { name } = cluster
     const flight =
       this.#flights.get(name) ??
@@ -182,12 +182,12 @@ export class Directory {
     const { name } = cluster
     const attemptedAt = this.#sources.clock()
     this.#keep(name, { ...this.#record(name), attemptedAt })
-    const result = await this.#sources.load(cluster).catch((error: unknown) => {
-      // A bug, but one cluster's: the others must not wait for ever for its first attempt.
+    const result = await this.#sources.fetchKeySet(cluster).catch((error: unknown) => {
+      // A bug, counted as a failed attempt: until each cluster was tried once, no set is used.
       logFailure('bug', error, { cluster: name })
       return refuse('keys_fetch_failed')
     })
-    // Read anew: a refetch may have been written down meanwhile.
+    // Read again: a refetch may have been recorded meanwhile.
     const record = this.#record(name)
     if (result.ok) {
       const changed = JSON.stringify(record.set) !== JSON.stringify(result.value)
@@ -219,7 +219,7 @@ export class Directory {
     )
   }
 
-  /** One number further where there is something to publish. Never below the time, so that lost storage is no step back. */
+  /** Raises the sequence where there is something to publish. It is at least the time, so that it grows even if storage is lost. */
   #advance(changed: boolean): void {
     const states = Object.fromEntries([...this.#records.keys()].map((name) => [name, this.#state(name)]))
     if (!changed && JSON.stringify(states) === JSON.stringify(this.#progress.states)) return
@@ -280,7 +280,7 @@ const UNTRIED: Omit<ClusterRecord, 'entry'> = {
   refetchedAt: null,
 }
 
-/** When a cluster without a set may be fetched again: from the attempt, without jitter. Null: at once. */
+/** When a cluster without a set may be fetched again: back-off from the last attempt, without jitter. Null: at once. */
 function retryAt({ attemptedAt, failures }: ClusterRecord): EpochMilliseconds | null {
   if (attemptedAt === null || failures === 0) return null
   const { least, most } = KEY_SET_BACKOFF

@@ -1,4 +1,4 @@
-// The Durable Object `KeyDirectory`: one for the whole deployment, named `DIRECTORY_NAME`. Its work is in directory.ts.
+// The Durable Object `KeyDirectory`, one for the whole deployment; directory.ts does its work.
 
 import { DurableObject } from 'cloudflare:workers'
 import { KEY_SET_LIFE } from '../../protocol/limits.ts'
@@ -7,23 +7,20 @@ import { type Clock, systemClock } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
-import { type FetchFunction, loadKeySet } from './jwks/fetch.ts'
+import { type FetchFunction, fetchKeySet } from './jwks/fetch.ts'
 import { type Snapshot, seal } from './snapshot.ts'
 
 export type DeriveKey = (caKey: string) => Promise<CryptoKey>
 
 export const DIRECTORY_NAME = 'directory'
 
-/** What the object needs of the Worker's environment, beside the VPC bindings that clusters name. */
+/** What the object uses of the environment, beside the VPC bindings that clusters name. */
 export interface DirectoryEnv {
   readonly KEYS: KVNamespace
   readonly CA_KEY?: string
 }
 
-/**
- * The class for a trust file: a new one comes with a deploy, which restarts the object. `deriveKey` makes the key
- * that entries of KV are sealed with out of CA_KEY.
- */
+/** The class for a trust file. `deriveKey` derives the key that KV entries are sealed with from CA_KEY. */
 export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock: Clock = systemClock) =>
   class extends DurableObject<DirectoryEnv> {
     readonly #directory: Promise<Directory>
@@ -34,15 +31,15 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
         clusters: trust.clusters,
         storage: state.storage.kv,
         clock,
-        load: async (cluster) => {
+        fetchKeySet: async (cluster) => {
           const fetch = fetchFor(cluster, env)
           return fetch === null
             ? refuse('keys_fetch_failed', { detail: `binding ${cluster.binding} is missing in wrangler.toml` })
-            : loadKeySet(cluster, fetch)
+            : fetchKeySet(cluster, fetch)
         },
-        publish: async (snapshots) => {
-          // Without a CA there is nothing to seal with, and nobody who would believe it.
-          if (env.CA_KEY) await publish(env.KEYS, await deriveKey(env.CA_KEY), snapshots)
+        writeSnapshots: async (snapshots) => {
+          // Without CA_KEY nothing can be sealed, so no reader would accept it.
+          if (env.CA_KEY) await writeEntries(env.KEYS, await deriveKey(env.CA_KEY), snapshots)
         },
       })
     }
@@ -62,7 +59,7 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
 
 export type KeyDirectory = InstanceType<ReturnType<typeof keyDirectoryOf>>
 
-/** The VPC service that the cluster names, which alone reaches private addresses and trusts private CAs. */
+/** Fetches through the cluster's VPC service, where it names one: only that reaches private addresses and trusts private CAs. */
 function fetchFor({ binding }: Cluster, env: object): FetchFunction | null {
   if (binding === null) return (url, init) => fetch(url, init)
   const service: unknown = Object.entries(env).find(([name]) => name === binding)?.[1]
@@ -73,7 +70,7 @@ const isFetcher = (value: unknown): value is Fetcher =>
   typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function'
 
 /** KV forgets an entry by itself, when the set in it may not serve any more. */
-async function publish(kv: KVNamespace, key: CryptoKey, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
+async function writeEntries(kv: KVNamespace, key: CryptoKey, snapshots: ReadonlyMap<string, Snapshot>): Promise<void> {
   await Promise.all(
     [...snapshots].map(async ([name, snapshot]) =>
       kv.put(name, await seal(key, name, snapshot), { expirationTtl: KEY_SET_LIFE }),

@@ -1,5 +1,5 @@
-// How a request finds the key that a token names: isolate memory → KV → the KeyDirectory object.
-// Kept are values, never promises: what one request waits for, another must not.
+// Finds the key that a token names: in isolate memory, else in KV, else at the KeyDirectory object.
+// The memory holds values, never promises: no request may wait on another's.
 
 import type { KeyAlgorithm } from '../../protocol/jwk.ts'
 import { KEY_SET_LIFE, KEY_SET_MEMORY, KEY_SET_OVERDUE, KEY_SET_UNUSABLE_MEMORY } from '../../protocol/limits.ts'
@@ -20,12 +20,12 @@ import { namesOf, type Snapshot, unseal } from './snapshot.ts'
 
 export interface KeySetSources {
   readonly clusters: readonly Cluster[]
-  /** An entry of KV, as text. */
+  /** Reads an entry of KV. */
   readonly readEntry: (name: string) => Promise<string | null>
-  /** Null where no key can be derived: then nothing in KV can be believed. */
+  /** Null without CA_KEY; then KV is not used. */
   readonly sealingKey: () => Promise<CryptoKey | null>
   readonly askDirectory: (cluster: string, kid: string) => Promise<DirectoryAnswer | null>
-  /** Has every set fetched anew; gives the sequence that has come of it. */
+  /** Has every set fetched anew; the value is the new sequence. */
   readonly refreshDirectory: () => Promise<number>
 }
 
@@ -40,23 +40,23 @@ export type FindKey = (cluster: Cluster, kid: string, now: EpochMilliseconds) =>
 
 export interface KeySets {
   readonly find: FindKey
-  /** Has every cluster's set fetched anew, and goes by nothing older from then on. */
+  /** Has every cluster's set fetched anew, and uses nothing older from then on. */
   readonly refresh: () => Promise<void>
 }
 
-/** What an isolate remembers of one cluster. */
+/** The set of one cluster in isolate memory. */
 interface Memory {
   readonly snapshot: Snapshot
   readonly until: EpochMilliseconds
   readonly fault: Refusal | null
   readonly retryAt: EpochMilliseconds | null
-  /** Imported so far, by `kid`. */
+  /** Keys imported so far, by `kid`. */
   readonly imported: Map<string, FoundKey>
 }
 
 export function makeKeySets(sources: KeySetSources): KeySets {
   const memories = new Map<string, Memory>()
-  /** Until when an unknown `kid` is not worth a call to the object: outlives the sets. */
+  /** By cluster: until when an unknown `kid` causes no call to the object. Outlives the sets. */
   const coolUntil = new Map<string, EpochMilliseconds>()
   let newest = 0
   let names: Awaited<ReturnType<typeof namesOf>> | null = null
@@ -67,7 +67,7 @@ export function makeKeySets(sources: KeySetSources): KeySets {
     const { name } = cluster
     let memory = recall(name, now) ?? (await fromKv(cluster, now))
     const isCool = now < (coolUntil.get(name) ?? now)
-    if (memory === null || !(isCool || isTold(memory, kid))) {
+    if (memory === null || !(isCool || isSettled(memory, kid))) {
       memory = await fromDirectory(name, kid, now)
       if (memory === null) return refuse('key_directory_unavailable')
     }
@@ -79,7 +79,7 @@ export function makeKeySets(sources: KeySetSources): KeySets {
     return memory !== undefined && now < memory.until ? memory : null
   }
 
-  /** Null where KV has nothing to go by: then the object is asked. Bad news from KV may be a minute old, so it is, too. */
+  /** Null where KV has no usable set; then the object is asked. KV may be a minute old, so an unusable state there is not final. */
   async function fromKv(cluster: Cluster, now: EpochMilliseconds): Promise<Memory | null> {
     names ??= await namesOf(sources.clusters)
     const entry = names.entries.get(cluster.name)
@@ -111,12 +111,12 @@ export function makeKeySets(sources: KeySetSources): KeySets {
       imported: new Map(),
     }
     supersede(snapshot.sequence)
-    // An answer that was overtaken on its way serves the request that waited for it, and no other.
+    // An older answer than another's serves only the request that waited for it.
     if (snapshot.sequence === newest) memories.set(name, memory)
     return memory
   }
 
-  /** A newer snapshot speaks for all clusters: what it may have changed of the others is asked for anew. */
+  /** A newer sequence may have changed every cluster's set, so all are forgotten. */
   function supersede(sequence: number): void {
     if (sequence <= newest) return
     memories.clear()
@@ -124,8 +124,8 @@ export function makeKeySets(sources: KeySetSources): KeySets {
   }
 }
 
-/** Whether there is nothing to ask: the key is there, or the set is not and the object has said so of late. */
-const isTold = ({ snapshot }: Memory, kid: string): boolean =>
+/** Whether the object has nothing to add: the key is in the set, or there is no set by its own recent answer. */
+const isSettled = ({ snapshot }: Memory, kid: string): boolean =>
   snapshot.state === 'never' || snapshot.state === 'stale' || snapshot.keys.some((key) => key.kid === kid)
 
 function logged(error: unknown): null {
@@ -161,7 +161,7 @@ async function keyIn(memory: Memory, kid: string, now: EpochMilliseconds): Promi
 
 const detailOf = (fault: Refusal | null) => (fault?.detail === undefined ? {} : { detail: fault.detail })
 
-/** To come back earlier would be in vain. */
+/** An earlier retry would fail. */
 function retryAfter({ retryAt }: Memory, now: EpochMilliseconds): { retryAfter?: Seconds } {
   if (retryAt === null || retryAt <= now) return {}
   return { retryAfter: seconds(Math.max(1, Math.ceil((retryAt - now) / 1000))) }

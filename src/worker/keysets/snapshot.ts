@@ -1,5 +1,5 @@
-// What the KeyDirectory publishes of one cluster, and how it is carried through KV, which is a cache and no root of
-// trust: an entry counts only under its own name and with a MAC that nobody without CA_KEY can make.
+// The snapshots of key sets that the KeyDirectory publishes through KV, each sealed with a MAC over its entry name.
+// KV is a cache, not a root of trust: only holders of CA_KEY can make the MAC.
 
 import { type Bytes, decodeBase64url, encodeBase64url, equalBytes, sha256Hex, utf8 } from '../../protocol/bytes.ts'
 import { isObject, type Json } from '../../protocol/strict-json.ts'
@@ -7,42 +7,42 @@ import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.t
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import type { VerificationKey } from './jwks/parse.ts'
 
-/** `shared`: a key of the set stands in another cluster's, too. `stale`: older than it may get. `never`: none yet. */
+/** `shared`: another cluster's set has one of its keys. `stale`: fetched too long ago. `never`: not fetched yet. */
 const KEY_STATES = ['usable', 'shared', 'stale', 'never'] as const
 export type KeyState = (typeof KEY_STATES)[number]
 
 export interface Snapshot {
-  /** Which clusters were compared with each other: another trust file, another roster. */
+  /** Hash of the clusters whose sets were compared with each other. */
   readonly roster: string
-  /** Grows with everything that is published; one sequence for all clusters. */
+  /** Grows with each publication; one sequence for all clusters. */
   readonly sequence: number
   readonly state: KeyState
-  /** Of the set; null where there is none. */
+  /** When the set was fetched; null where there is none. */
   readonly fetchedAt: EpochMilliseconds | null
   /** Empty unless `usable` or `shared`. */
   readonly keys: readonly VerificationKey[]
 }
 
-/** Hash of all that says where a set comes from: another issuer or source, another entry. */
+/** Hash of the issuer and the source of the keys, so that a changed one is another entry. */
 const sourceHash = ({ issuer, keys, binding }: Cluster): Promise<string> =>
   sha256Hex(utf8(JSON.stringify([issuer, keys, binding])))
 
-/** The name of a cluster's entry, its owner first. */
+/** The name of a cluster's KV entry, the cluster first. */
 export const entryName = async (cluster: Cluster): Promise<string> =>
   `keys/${cluster.name}/${await sourceHash(cluster)}`
 
-/** The name of every cluster's entry, by cluster, and of them all together. */
+/** The entry name of every cluster, and the roster of all. */
 export async function namesOf(clusters: readonly Cluster[]) {
   const entries = new Map<string, string>()
   for (const cluster of clusters) entries.set(cluster.name, await entryName(cluster))
   return { entries, roster: await rosterOf(clusters) }
 }
 
-/** Names the set of clusters, in any order. */
+/** Identifies the set of clusters, in any order. */
 export const rosterOf = async (clusters: readonly Cluster[]): Promise<string> =>
   sha256Hex(utf8(JSON.stringify((await Promise.all(clusters.map(entryName))).sort())))
 
-/** What the sealing key is derived for, out of CA_KEY, which every isolate and the object have. */
+/** Purpose of the key that is derived from CA_KEY. */
 export const SEALING_PURPOSE = 'muster key set snapshot'
 
 /** `<base64url MAC>.<JSON>`. */
@@ -51,7 +51,7 @@ export async function seal(key: CryptoKey, name: string, snapshot: Snapshot): Pr
   return `${encodeBase64url(await mac(key, name, json))}.${json}`
 }
 
-/** Null for anything but what `seal` made, with this key and for this name. */
+/** Null for anything that `seal` did not make with this key and for this name. */
 export async function unseal(key: CryptoKey, name: string, text: string): Promise<Snapshot | null> {
   const dot = text.indexOf('.')
   const given = decodeBase64url(text.slice(0, Math.max(0, dot)))
@@ -64,7 +64,7 @@ async function mac(key: CryptoKey, name: string, json: string): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.sign('HMAC', key, utf8(`${name}\n${json}`)))
 }
 
-/** The MAC says that it is ours, not that it is of this version. */
+/** The MAC proves who wrote the entry, but another version of the Worker may have. */
 function parseSnapshot(value: Json): Snapshot | null {
   if (!isObject(value)) return null
   const { roster, sequence, state, fetchedAt, keys } = value
@@ -96,8 +96,8 @@ function parseKey(value: Json): VerificationKey | null {
 }
 
 /**
- * The clusters that hold a key which another one holds, too. Each of two clusters that share a signing key could forge
- * the other's nodes, so every holder is named, whichever came first. `thumbprints` is by cluster name.
+ * The clusters whose sets have a key in common. Each of two such clusters could forge the other's nodes, so all of them
+ * are listed, whichever came first. `thumbprints`: by cluster name.
  */
 export function holdersOfSharedKeys(thumbprints: ReadonlyMap<string, readonly string[]>): Set<string> {
   const holders = new Map<string, string[]>()

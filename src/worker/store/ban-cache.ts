@@ -1,4 +1,4 @@
-// The ban list as an isolate keeps it: a value in memory, never a promise, since no request may wait on another's.
+// Caches the ban list in isolate memory, as a value, never as a promise: no request may wait on another's.
 
 import { FETCH_TIMEOUT } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -16,11 +16,11 @@ import {
 import type { BanList } from '../../trust/bans.ts'
 import { logFailure } from '../telemetry/log.ts'
 
-/** A ban counts everywhere after so long. */
+/** Within so long a ban takes effect in every isolate. */
 const FRESH = seconds(30)
-/** With the database away an old list still serves those who are in: an outage must not end a fleet. */
+/** How long an old list is used while the database is away, so that an outage does not end a fleet. */
 const USABLE = minutes(15)
-/** With the database away it is asked so often at most. */
+/** Least time between two attempts while the database is away. */
 const PAUSE = seconds(5)
 
 export function keepBanList(
@@ -47,7 +47,7 @@ export function keepBanList(
   }
 }
 
-/** A database that hangs is away, too. */
+/** Rejects where the database does not answer within `FETCH_TIMEOUT`. */
 async function inTime<T>(work: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | null = null
   const late = new Promise<never>((_, reject) => {

@@ -1,4 +1,4 @@
-// Table `ban`: who is cut off by hand, and which runners have yet to hear of it.
+// Table `ban`: whom operators cut off, and the live enrollments that have yet to be checked against it.
 
 import { and, asc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm'
 import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
@@ -22,7 +22,7 @@ export const ban = sqliteTable(
 
 export type BanRow = typeof ban.$inferSelect
 
-/** A ban that stands already counts as new: its runners are told again. */
+/** A repeated ban counts as new: its enrollments are checked again. */
 export async function insertBan(db: Database, row: Omit<BanRow, 'sweptAt'>): Promise<void> {
   const fresh = { note: row.note, createdAt: row.createdAt, sweptAt: null }
   await db
@@ -40,14 +40,14 @@ export async function deleteBan(db: Database, { kind, value }: Ban): Promise<boo
   return gone.length > 0
 }
 
-/** How many live runners it names now. */
+/** The number of live enrollments that it names now. */
 export const countNamed = (db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<number> =>
   db.$count(enrollment, and(eq(COLUMNS[kind], value), mayLive(now)))
 
 /** Newest last. */
 export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ban).orderBy(asc(ban.createdAt))
 
-/** A revoked token ends its enrollments within minutes, and an ended one stays so: the list need not go further back. */
+/** Enough, since a revoked token ends its enrollments within minutes, for good. */
 const REVOCATIONS_LISTED = hours(7 * 24)
 
 export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
@@ -58,7 +58,7 @@ export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanL
 
 const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds(now, REVOCATIONS_LISTED))
 
-/** Enrollments that are live by the row and whose token was revoked; at most `limit`. */
+/** Live enrollments whose token was revoked; at most `limit`. */
 export async function revokedEnrollments(db: Database, now: EpochSeconds, limit: number): Promise<string[]> {
   const select = () => db.select({ id: enrollment.enrollmentId }).from(token)
   const bootstrap = await select()
@@ -80,25 +80,25 @@ const COLUMNS = {
   tenant: enrollment.tenant,
 }
 
-/** Until then an isolate may serve by a list from before the ban, so whoever was told sooner is told once more. */
+/** Until then an isolate may use a list from before the ban, so enrollments checked earlier are checked once more. */
 const LISTS_ARE_FRESH = minutes(1)
 
-/** Bans whose runners have not all been told. */
+/** Bans whose enrollments have not all been checked. */
 export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
   db.select().from(ban).where(isNull(ban.sweptAt)).orderBy(asc(ban.createdAt)).limit(limit)
 
-/** Live enrollments that the ban names and that have yet to hear of it; at most `limit`. */
+/** Live enrollments that the ban names and that have yet to be checked; at most `limit`. */
 export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
-  const untold = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
+  const unchecked = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
   const found = await db
     .select({ id: enrollment.enrollmentId })
     .from(enrollment)
-    .where(and(eq(COLUMNS[row.kind], row.value), mayLive(now), untold))
+    .where(and(eq(COLUMNS[row.kind], row.value), mayLive(now), unchecked))
     .limit(limit)
   return found.map(({ id }) => id)
 }
 
-/** Writes down that these were told of the ban, and, where `last`, that nobody is left to be told. */
+/** Records that these were checked against the ban and, where `last`, that no other is left. */
 export async function markCut(
   db: Database,
   row: BanRow,
@@ -115,7 +115,7 @@ export async function markCut(
   }
 }
 
-/** Asks for live enrollments to be drained; their ids. `value` is compared as it is. */
+/** Marks live enrollments to be drained; their ids. `value` is compared exactly. */
 export async function requestDrain(db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<string[]> {
   const asked = await db
     .update(enrollment)

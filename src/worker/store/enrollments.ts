@@ -1,4 +1,4 @@
-// Table `enrollment`: the record that is made before a certificate is signed, and the fleet row of a runner.
+// Table `enrollment`: each enrollment with its first certificate, recorded before it is signed, and its fleet row.
 
 import { and, desc, eq, gt, gte, isNull, ne, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
@@ -37,9 +37,9 @@ export const enrollment = sqliteTable('enrollment', {
 
 export type EnrollmentRow = typeof enrollment.$inferSelect
 
-/** An enrollment with its first certificate, as it is to be reserved. */
+/** An enrollment with its first certificate, to be reserved. */
 export interface Proposal extends Leaf {
-  /** What the operator knows the caller by: ARN, `sub`, token id. */
+  /** ARN, `sub` or token id. */
   readonly identity: string
   readonly runnerId: string | null
   readonly tokenId: string | null
@@ -47,7 +47,7 @@ export interface Proposal extends Leaf {
   readonly enrolledAt: EpochSeconds
 }
 
-/** The row of a proposal; what the fleet knows of it is what enrollment knows. */
+/** The row of a proposal; its fleet columns as enrollment knows them. */
 const rowOf = (proposal: Proposal): EnrollmentRow => ({
   ...proposal,
   seenAt: proposal.enrolledAt,
@@ -60,7 +60,7 @@ const rowOf = (proposal: Proposal): EnrollmentRow => ({
   drainAt: null,
 })
 
-/** What a single-use token came to: the enrollment that it made, now or before, and the token as it is. */
+/** A bootstrap token after the reserve step, and the enrollment that it was used for, now or before. */
 export interface TokenReservation {
   readonly token: TokenRow
   readonly enrollment: EnrollmentRow | null
@@ -136,21 +136,21 @@ export async function findEnrollment(db: Database, id: string): Promise<Enrollme
   return (await db.select().from(enrollment).where(eq(enrollment.enrollmentId, id)).limit(1))[0] ?? null
 }
 
-/** A certificate that `muster ca issue` made: it is in the fleet from then on. */
+/** Records a certificate of `muster ca issue`. */
 export const insertProvisioned = async (db: Database, proposal: Proposal): Promise<void> => {
   await db.insert(enrollment).values(rowOf(proposal))
 }
 
 /**
- * Whether a runner may still hold a certificate at `now`. Its row is rewritten at most once an hour, so the newest
- * certificate may end an hour after what the row says, and then the time for renewals runs.
+ * Whether an enrollment may still be live at `now`. Its row is updated at most once an hour, so the newest certificate
+ * may end an hour later than the row says, and may be renewed for a while after that.
  */
 export const mayLive = (now: EpochSeconds) =>
   and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
 
 const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
 
-/** Other enrollments of the same runner ID that may live; at most `limit`. */
+/** Other enrollments of the same runner ID that may be live; at most `limit`. */
 export async function sharersOf(
   db: Database,
   runnerId: string,
@@ -166,15 +166,8 @@ export async function sharersOf(
   return found.map(({ id }) => id)
 }
 
-/** What an enrollment object writes into its fleet row, once an hour at most. */
-export interface FleetRow {
-  readonly enrollmentId: string
-  readonly seenAt: EpochSeconds
-  readonly connected: boolean
-  readonly instanceId: string | null
-  readonly notAfter: EpochSeconds
-  readonly issuer: string
-}
+/** The part of a row that the enrollment's object keeps up to date; `notAfter` and `issuer` are of the newest certificate. */
+type FleetRow = Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'notAfter' | 'issuer'>
 
 export async function updateFleetRow(db: Database, row: FleetRow): Promise<void> {
   const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = row
@@ -197,11 +190,11 @@ export async function updateEnded(
     .where(and(inList(enrollment.enrollmentId, ids), isNull(enrollment.endedAt)))
 }
 
-/** D1 takes at most 100 parameters in a statement; a list in JSON is one. */
+/** As one parameter in JSON, since D1 takes at most 100 parameters in a statement. */
 export const inList = (column: SQLWrapper, values: readonly string[]) =>
   sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`
 
-/** Live runners whose newest certificate the issuer of this key identifier signed. */
+/** The number of live enrollments whose newest certificate is by the issuer with this key identifier. */
 export async function countUnderIssuer(db: Database, issuer: string, now: EpochSeconds): Promise<number> {
   return db.$count(
     enrollment,

@@ -1,4 +1,4 @@
-// Table `event`: what was decided, 30 days of it; refusals at a capped rate.
+// Table `event`: the outcome of each request, kept for 30 days; refusals at a capped rate.
 
 import { desc, eq, lt, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
@@ -35,8 +35,8 @@ export const insertEvent = async (db: Database, row: EventRow): Promise<void> =>
 }
 
 /**
- * Writes a refusal where the rule of refusal-cap.ts gives it room, counted over what all isolates have written. The
- * ids sort by time, so a minute of rows is read at most.
+ * Writes a refusal within the caps of refusal-cap.ts, counted over the rows of all isolates. Ids sort by time, so it
+ * reads a minute of rows at most.
  */
 export async function insertRefusal(db: Database, row: EventRow): Promise<void> {
   const since = (span: Seconds) => firstUuidv7At(subtractSeconds(row.time, span))
@@ -57,7 +57,7 @@ export async function findEvent(db: Database, id: string): Promise<EventRow | nu
   return (await db.select().from(event).where(eq(event.id, id)).limit(1))[0] ?? null
 }
 
-/** Forgets what is older than `before`. */
+/** Deletes what is older than `before`. */
 export const pruneEvents = async (db: Database, before: EpochSeconds): Promise<void> => {
   await db.delete(event).where(lt(event.id, firstUuidv7At(before)))
 }

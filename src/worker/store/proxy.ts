@@ -1,4 +1,4 @@
-// The database for a process that has no binding: the same queries, through whatever takes SQL to D1.
+// Opens the database for the CLI, which has no binding: the same queries, with each statement run by a function.
 
 import { drizzle } from 'drizzle-orm/sqlite-proxy'
 import type { Database } from './db.ts'
@@ -9,6 +9,6 @@ export type Execute = (sql: string, params: readonly unknown[]) => Promise<unkno
 export const openThrough = (execute: Execute): Database =>
   drizzle(async (sql, params, method) => {
     const rows = await execute(sql, params)
-    // drizzle takes `undefined` for a row that isn't there, though its type has no word for it.
+    // drizzle takes `undefined` for a missing row, though its type does not allow it.
     return { rows: (method === 'get' ? rows[0] : rows) as unknown[] }
   })

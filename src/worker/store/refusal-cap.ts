@@ -1,20 +1,20 @@
-// Which refusals get a row: enough to see what goes on and to explain the latest, too few to fill or bill anything.
-// The same rule twice: here for an isolate, so that a flood stops before D1, and in the statement for the world.
+// Caps how many refusals get a row in `event`, so that a flood neither fills nor bills the database. Each isolate applies
+// the caps to its own refusals; `insertRefusal` applies the same caps to those of all isolates.
 
 import type { Reason } from '../../protocol/reasons.ts'
 import { type EpochSeconds, minutes, seconds, subtractSeconds } from '../../protocol/time.ts'
 
-/** Rows within `BURST_SPAN` that are written as they come; after them one a second. */
+/** So many rows within `BURST_SPAN` are written at once, further ones one a second. */
 export const BURST = { unproven: 30, proven: 20 } as const
 export const BURST_SPAN = minutes(1)
-/** Of those who proved something a reason that was not seen for so long is always written: it may be a clone. */
+/** A reason that no proven caller had for so long is always written, since it may be a clone. */
 export const RARE_SPAN = seconds(10)
 
-/** Whether the caller had proven anything: garbage must not hide those who did. */
+/** Proven callers have a cap of their own, so that a flood of others does not hide them. */
 export type Proof = keyof typeof BURST
 
 export interface RefusalCap {
-  /** Whether the database is worth asking for room; counts it as written. */
+  /** Whether the refusal is within the isolate's caps; if so, it is counted. */
   readonly admits: (proof: Proof, reason: Reason, now: EpochSeconds) => boolean
 }
 

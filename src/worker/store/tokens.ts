@@ -1,4 +1,4 @@
-// Table `token`: minted tokens, their hash and what became of them.
+// Table `token`: minted tokens by their hash, with their use and revocation.
 
 import { and, desc, eq, isNull, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
@@ -35,7 +35,7 @@ export async function findToken(db: Database, hash: string): Promise<TokenRow | 
 export const listTokens = (db: Database, limit: number): Promise<TokenRow[]> =>
   db.select().from(token).orderBy(desc(token.id)).limit(limit)
 
-/** The token as it is afterwards, or null where there is none of that id. Revoking twice keeps the first time. */
+/** The revoked token, or null where there is none of that id. A second revocation keeps the first time. */
 export async function revokeToken(db: Database, id: string, now: EpochSeconds): Promise<TokenRow | null> {
   await db
     .update(token)
@@ -44,7 +44,7 @@ export async function revokeToken(db: Database, id: string, now: EpochSeconds): 
   return (await db.select().from(token).where(eq(token.id, id)).limit(1))[0] ?? null
 }
 
-/** Whether a token that could still be used holds a `/` in its runner ID: reserved for workloads of clusters. */
+/** The runner ID with a `/`, reserved for the nodes of clusters, of a live token; null where there is none. */
 export async function liveRunnerIdWithSlash(db: Database, now: EpochSeconds): Promise<string | null> {
   const rows = await db
     .select({ runnerId: token.runnerId })

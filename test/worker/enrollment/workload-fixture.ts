@@ -10,7 +10,7 @@ import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { compose } from '../../../src/worker/compose.ts'
 import type { Env } from '../../../src/worker/env.ts'
 import { openDirectory } from '../../../src/worker/keysets/directory.ts'
-import { loadKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
+import { fetchKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
 import { insertToken } from '../../../src/worker/store/tokens.ts'
@@ -55,8 +55,8 @@ export async function makeWorkloadDoor(issuers: readonly FakeIssuer[], options: 
     clusters,
     storage: inMemory(),
     clock,
-    load: (cluster) => loadKeySet(cluster, network.fetch, milliseconds(200)),
-    publish: async () => {},
+    fetchKeySet: (cluster) => fetchKeySet(cluster, network.fetch, milliseconds(200)),
+    writeSnapshots: async () => {},
   })
 
   const ca = await createCa({ now: toEpochSeconds(now), development: false })

@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'
 import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { type Directory, openDirectory } from '../../../src/worker/keysets/directory.ts'
-import { loadKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
+import { fetchKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
 import type { Snapshot } from '../../../src/worker/keysets/snapshot.ts'
 import { type FakeIssuer, fetchFrom, makeIssuer, makeIssuerKey } from '../../fakes/issuer.ts'
 import { clusterWith } from '../../fakes/trust.ts'
@@ -32,8 +32,8 @@ function makeObject(...issuers: FakeIssuer[]) {
         clusters: registered,
         storage: apart(state.storage.kv),
         clock: () => epochMilliseconds(now),
-        load: (cluster) => loadKeySet(cluster, fetch, milliseconds(200)),
-        publish: async (snapshots) => {
+        fetchKeySet: (cluster) => fetchKeySet(cluster, fetch, milliseconds(200)),
+        writeSnapshots: async (snapshots) => {
           if (kvFails) throw new Error('KV is away')
           published.push(new Map(snapshots))
         },

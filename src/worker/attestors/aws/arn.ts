@@ -1,4 +1,4 @@
-// Whom a caller identity of STS names. Pure.
+// Parses the ARN of a caller identity and checks it against account and user ID. Pure.
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { type Outcome, refuse } from '../../../protocol/refusals.ts'
@@ -8,8 +8,8 @@ import type { AwsClaims } from '../../../trust/modes/aws-sts.ts'
 import type { CallerIdentity } from './sts-answer.ts'
 
 /**
- * `arn:aws:sts::<account>:assumed-role/<role>/<session>`, the path of the role lost, and
- * `arn:aws:iam::<account>:user/<path…/><name>`. Account and UserId must say the same as the ARN.
+ * `arn:aws:sts::<account>:assumed-role/<role>/<session>`, which lacks the role's path, and
+ * `arn:aws:iam::<account>:user/<path…/><name>`. Account and UserId must agree with the ARN.
  */
 export function claimsOf({ arn, account, userId }: CallerIdentity): Outcome<AwsClaims> {
   const [prefix, partition, service, region, owner, resource, ...rest] = arn.split(':', 7)
@@ -34,7 +34,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Outcome<AwsC
       ? claims('user', name)
       : refuse('sts_answer')
   }
-  // The root of an account, a federated user and whatever AWS may add are real, but no identity for a runner.
+  // The root of an account, a federated user, and kinds that AWS may add.
   return refuse('aws_principal')
 }
 

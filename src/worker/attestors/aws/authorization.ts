@@ -1,4 +1,4 @@
-// The one form of an Authorization header that SigV4 in headers has. Pure.
+// Parses the Authorization header of SigV4. Pure.
 
 import { everyCharacter, isDigit, isHexDigit, isLetterOrDigit, isLowerOrDigit } from '../../../protocol/characters.ts'
 
@@ -11,7 +11,7 @@ export interface Authorization {
 
 /**
  * `AWS4-HMAC-SHA256 Credential=<key>/<date>/<region>/<service>/aws4_request, SignedHeaders=<a;b>, Signature=<hex>`:
- * these three in this order, as every SDK writes them, with `,` or `, ` between. Null for anything else, SigV4A too.
+ * in this order, as every SDK writes it, separated by `,` or `, `. Null for anything else, SigV4A included.
  */
 export function parseAuthorization(header: string): Authorization | null {
   const algorithm = 'AWS4-HMAC-SHA256 '

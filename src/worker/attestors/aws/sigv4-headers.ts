@@ -1,5 +1,5 @@
-// The headers of a request signed with SigV4, held against what GetCallerIdentity needs: what is not signed goes
-// nowhere, and what is signed is of a kind that means nothing else to STS. Pure.
+// Checks the headers of a GetCallerIdentity request signed with SigV4. Only signed headers are kept, and only kinds that
+// cannot change the meaning of the request are accepted. Pure.
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 import { AWS_DATE_LEEWAY } from '../../../protocol/limits.ts'
@@ -10,7 +10,7 @@ import { parseAuthorization } from './authorization.ts'
 
 const NONCE_HEADER = 'x-muster-nonce'
 
-/** What the request must have been signed for. */
+/** What the signed request must say. */
 export interface Expected {
   readonly region: string
   readonly host: string
@@ -68,12 +68,12 @@ export function appraiseHeaders(headers: Readonly<Record<string, string>>, expec
 
 const badHeader = (header: string) => refuse('aws_headers', { claimed: { header: brief(header) } })
 
-/** Long enough for any real name, too short to carry evidence into an event. */
+/** Long enough for any real name, too short for evidence to get into an event. */
 export const brief = (name: string): string => name.slice(0, 24)
 
 /**
- * By lower-case name. Two spellings of one name are refused, signed or not: two readers of them could each believe
- * another (CVE-2022-2385). Names are ASCII, so that no Unicode folding makes two names one.
+ * By lower-case name. Two spellings of one name are refused, signed or not, since readers could take different ones
+ * (CVE-2022-2385). Names must be ASCII, where lower case is unambiguous.
  */
 function foldHeaders(headers: Readonly<Record<string, string>>): Outcome<Map<string, string>> {
   const folded = new Map<string, string>()
@@ -87,8 +87,8 @@ function foldHeaders(headers: Readonly<Record<string, string>>): Outcome<Map<str
 }
 
 /**
- * Headers that SDKs sign and that survive the way through this runtime. `x-amz-target` would choose another action
- * in AWS's JSON protocols, `accept` another form of answer (CVE-2020-16250).
+ * Headers that SDKs sign and that this runtime sends unchanged. `x-amz-target` could select another action in AWS's
+ * JSON protocols, and `accept` another format of the answer (CVE-2020-16250).
  */
 const isSignable = (name: string): boolean =>
   name === 'host' ||
@@ -99,7 +99,7 @@ const isSignable = (name: string): boolean =>
   (name.startsWith('x-amz-') && name !== 'x-amz-target') ||
   name.startsWith('amz-sdk-')
 
-/** The one media type that the body has; every SDK writes it a little differently. */
+/** The media type of the body; SDKs write it in different ways. */
 function isForm(contentType: string): boolean {
   const [type, charset, ...rest] = contentType.split(';', 3).map((part) => part.trim().toLowerCase())
   return (
@@ -115,7 +115,7 @@ function parseAmzDate(text: string): EpochSeconds | null {
   const part = (from: number, to: number): string => text.slice(from, to)
   const extended = `${part(0, 4)}-${part(4, 6)}-${part(6, 11)}:${part(11, 13)}:${part(13, 15)}.000Z`
   const time = Date.parse(extended)
-  // Date.parse knows more forms than this one and rolls 30 February over: only the same text counts.
+  // Date.parse accepts other forms and turns 30 February into March, so the text must come back the same.
   if (Number.isNaN(time) || new Date(time).toISOString() !== extended || text[15] !== 'Z') return null
   return toEpochSeconds(epochMilliseconds(time))
 }

@@ -1,25 +1,25 @@
-// The XML that STS writes, and no other: elements and text. Pure.
-// What makes XML dangerous (DTD, entities, comments, CDATA, processing instructions, attributes, prefixes, text
-// between elements) is not skipped or resolved but refused, so two readers cannot see two documents.
+// Parses the XML that STS writes: elements and text alone. Pure.
+// DTDs, entities, comments, CDATA, processing instructions, attributes, prefixes and text between elements are refused,
+// so that no other parser can read another document.
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
 
 export interface XmlElement {
   readonly name: string
   readonly children: readonly XmlElement[]
-  /** As it stands, white space too; empty where there are children. */
+  /** With its white space; empty where there are children. */
   readonly text: string
 }
 
 export type XmlReading =
   | { readonly ok: true; readonly root: XmlElement }
-  /** `truncated`: everything up to the end was right, and then it stopped. */
+  /** `truncated`: correct up to its end, but incomplete. */
   | { readonly ok: false; readonly fault: 'malformed' | 'truncated' }
 
 /** Response, result, field. */
 const DEEPEST = 3
 
-/** Reads one document whose root element has this name and declares this namespace as the default one. */
+/** Parses one document whose root element has this name and this default namespace. */
 export function readXml(text: string, rootName: string, namespace: string): XmlReading {
   const cursor: Cursor = { text, at: 0 }
   skipDeclaration(cursor)
@@ -33,11 +33,11 @@ export function readXml(text: string, rootName: string, namespace: string): XmlR
 
 interface Cursor {
   readonly text: string
-  /** How far the text is right; its end where a fault is that there is no more. */
+  /** How far the text is correct; at its end where it is truncated. */
   at: number
 }
 
-/** What stands between `<name>` and `</name>`, and the latter: either text or elements. */
+/** Reads text or elements, and the end tag. */
 function readContent(cursor: Cursor, name: string, depth: number): XmlElement | null {
   const children: XmlElement[] = []
   const start = cursor.at
@@ -63,7 +63,7 @@ function readElement(cursor: Cursor, depth: number): XmlElement | null {
   return name !== '' && take(cursor, '>') ? readContent(cursor, name, depth) : null
 }
 
-/** `<?xml version="1.0"?>`, with UTF-8 named or not; anything else stays and is refused as what it is. */
+/** `<?xml version="1.0"?>`, with or without UTF-8 as its encoding. Another declaration is not skipped, and so refused. */
 function skipDeclaration(cursor: Cursor): void {
   const declarations = ['', ' encoding="UTF-8"', ' encoding="utf-8"'].map((e) => `<?xml version="1.0"${e}?>`)
   declarations.some((declaration) => take(cursor, declaration))

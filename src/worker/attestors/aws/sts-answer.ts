@@ -1,4 +1,4 @@
-// What STS answered: a caller identity, a refusal whose cause an operator can act on, or an outage.
+// Parses the answer of STS: a caller identity, a refusal with its cause for the operator, or an outage.
 
 import { decodeUtf8, readUpTo } from '../../../protocol/bytes.ts'
 import { everyCharacter, isLetter } from '../../../protocol/characters.ts'
@@ -7,7 +7,7 @@ import { type Outcome, refuse } from '../../../protocol/refusals.ts'
 import { ok } from '../../../protocol/result.ts'
 import { readXml } from './strict-xml.ts'
 
-/** As STS says it; not yet held against each other. */
+/** The fields of the answer; arn.ts checks that they agree. */
 export interface CallerIdentity {
   readonly arn: string
   readonly account: string
@@ -41,7 +41,7 @@ function readIdentity(text: string): Outcome<CallerIdentity> {
   const fields = new Map(result.children.map((field) => [field.name, field]))
   const [arn, account, userId] = ['Arn', 'Account', 'UserId'].map((name) => fields.get(name))
   if (arn === undefined || account === undefined || userId === undefined) return refuse('sts_answer')
-  // Three fields, all different, none with fields of its own: each stands once and nothing else does.
+  // With three different names found, three children mean that each field is there once and nothing else is.
   if (result.children.length !== 3 || result.children.some((field) => field.children.length > 0)) {
     return refuse('sts_answer')
   }
@@ -49,8 +49,8 @@ function readIdentity(text: string): Outcome<CallerIdentity> {
 }
 
 /**
- * The error decides nothing but which advice the operator reads (and whether a retry helps), so it is found in
- * whatever STS sent; only its code, a short token, goes into the event.
+ * The error code selects the advice for the operator, and whether a retry can help. It decides nothing else, so it is
+ * searched for in any text. The event gets the code alone.
  */
 function refuseError(status: number, text: string): Outcome<never> {
   const code = between(text, '<Code>', '</Code>')
@@ -90,7 +90,7 @@ function between(text: string, before: string, after: string): string {
 const isCode = (text: string): boolean =>
   text !== '' && text.length <= 64 && everyCharacter(text, (c) => isLetter(c) || c === '.')
 
-/** XML or not said: a document that says it is JSON or HTML is not read as XML. */
+/** A response without a media type counts as XML. */
 function isXml(response: Response): boolean {
   const [type = ''] = (response.headers.get('content-type') ?? 'text/xml').split(';', 1)
   return ['text/xml', 'application/xml'].includes(type.trim().toLowerCase())

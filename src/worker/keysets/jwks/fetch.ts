@@ -1,5 +1,5 @@
-// Where a cluster's key set comes from: its bundled file, its jwksURI, or discovery (OpenID Connect Discovery 1.0 §4).
-// Every address is the trust file's or on the issuer's own host: none is taken from a token.
+// Fetches a cluster's key set: from its bundled file, its jwksURI, or by discovery (OpenID Connect Discovery 1.0 §4).
+// Addresses come from the trust file or are on the issuer's own host, never from a token.
 
 import { readUpTo } from '../../../protocol/bytes.ts'
 import { FETCH_TIMEOUT, KEY_SET_BODY_BYTES } from '../../../protocol/limits.ts'
@@ -12,8 +12,8 @@ import { type KeySet, parseKeySet } from './parse.ts'
 
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
 
-/** The key set, or why there is none: `detail` is for the operator and holds nothing that the issuer sent. */
-export async function loadKeySet(
+/** The `detail` of a refusal is for the operator and quotes nothing that the issuer sent. */
+export async function fetchKeySet(
   cluster: Cluster,
   fetch: FetchFunction,
   timeout: Milliseconds = toMilliseconds(FETCH_TIMEOUT),
@@ -55,7 +55,7 @@ async function discover(issuer: string, get: GetJson): Promise<Outcome<URL>> {
   return ok(uri)
 }
 
-/** One slash at the end belongs to the issuer's name (AKS) but not into the middle of an address. */
+/** An issuer may end in a slash (AKS), which the address of its document must not repeat. */
 const withoutSlash = (issuer: string): string => (issuer.endsWith('/') ? issuer.slice(0, -1) : issuer)
 
 async function fetchJson(fetch: FetchFunction, url: URL, timeout: Milliseconds): Promise<Outcome<Json>> {
@@ -69,7 +69,7 @@ async function fetchJson(fetch: FetchFunction, url: URL, timeout: Milliseconds):
   }
 }
 
-/** A peer that ignores the signal, or a body that trickles, must not hold the others up. */
+/** For a fetch that ignores the signal, or a body that trickles. */
 const expiry = (signal: AbortSignal, detail: string): Promise<Outcome<never>> =>
   new Promise((resolve) => signal.addEventListener('abort', () => resolve(failed(detail)), { once: true }))
 
@@ -83,7 +83,7 @@ async function answerOf(fetch: FetchFunction, url: URL, signal: AbortSignal, wha
   const bytes = await readUpTo(response.body, KEY_SET_BODY_BYTES)
   if (bytes === null) return failed(`${what} sent more than ${KEY_SET_BODY_BYTES} bytes`)
   try {
-    // The media type says nothing (S3 sends binary/octet-stream); a byte order mark is stripped by the decoder.
+    // The media type is not checked, since S3 sends binary/octet-stream. The decoder drops a byte order mark.
     return ok(JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes)))
   } catch {
     return failed(`${what} did not send JSON`)

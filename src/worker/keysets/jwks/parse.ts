@@ -1,5 +1,4 @@
-// A JWK Set as an issuer publishes it → the keys in it that may verify a token, and what else must be known of it.
-// No network: what is read here is as bundled or as fetched.
+// Parses an issuer's JWK Set: the keys that may verify a token, and the thumbprints of all keys in it. No network.
 
 import { calculateJwkThumbprint } from 'jose/jwk/thumbprint'
 import { type JwkReading, type KeyAlgorithm, type PublicJwk, parseJwk } from '../../../protocol/jwk.ts'
@@ -20,7 +19,7 @@ export interface KeySet {
    * for whatever use and under whatever kid, may hold its private half.
    */
   readonly thumbprints: readonly string[]
-  /** Thumbprints of the keys whose private half stands in the set. They are not used. */
+  /** Thumbprints of the keys whose private half is in the set, too. They are not used. */
   readonly exposed: readonly string[]
 }
 
@@ -29,11 +28,11 @@ const IMPORT: Record<KeyAlgorithm, SubtleCryptoImportKeyAlgorithm> = {
   ES256: { name: 'ECDSA', namedCurve: 'P-256' },
 }
 
-/** Throws where the key is none, such as a point off the curve. */
+/** Throws for a key that WebCrypto refuses, such as a point off the curve. */
 export const importKey = ({ jwk, alg }: Pick<VerificationKey, 'jwk' | 'alg'>): Promise<CryptoKey> =>
   crypto.subtle.importKey('jwk', { ...jwk }, IMPORT[alg], false, ['verify'])
 
-/** Null where it is no key set at all or has too many keys. A key that cannot be used is skipped, never fatal. */
+/** Null for what is no JWK Set or has too many keys. A key that cannot be used is skipped. */
 export async function parseKeySet(set: Json): Promise<KeySet | null> {
   const entries = isObject(set) ? set.keys : undefined
   if (!Array.isArray(entries) || entries.length > KEY_SET_KEYS) return null
@@ -50,7 +49,7 @@ export async function parseKeySet(set: Json): Promise<KeySet | null> {
 interface Entry {
   readonly thumbprint: string
   readonly isPrivate: boolean
-  /** Null: stands in the set, but may not verify a token. */
+  /** Null: must not verify a token. */
   readonly key: VerificationKey | null
 }
 

@@ -5,7 +5,7 @@ import { decodeBase64url, encodeBase64url } from '../../../../src/protocol/bytes
 import type { Json } from '../../../../src/protocol/strict-json.ts'
 import { milliseconds } from '../../../../src/protocol/time.ts'
 import type { Cluster } from '../../../../src/trust/modes/kubernetes.ts'
-import { loadKeySet } from '../../../../src/worker/keysets/jwks/fetch.ts'
+import { fetchKeySet } from '../../../../src/worker/keysets/jwks/fetch.ts'
 import { parseKeySet } from '../../../../src/worker/keysets/jwks/parse.ts'
 import { fetchFrom, makeIssuer, makeIssuerKey } from '../../../fakes/issuer.ts'
 import { clusterWith } from '../../../fakes/trust.ts'
@@ -28,7 +28,7 @@ async function loadAs(cluster: Cluster, jwks: string, discovery?: Record<string,
   issuer.jwks = jwks
   issuer.discovery = discovery ?? {}
   if (status !== 200) issuer.manner = status
-  return loadKeySet(cluster, issuer.fetch, BRIEFLY)
+  return fetchKeySet(cluster, issuer.fetch, BRIEFLY)
 }
 
 const gke = clusterWith({ issuer: GKE })
@@ -156,7 +156,7 @@ describe('a discovery document', () => {
     const issuer = await makeIssuer(configuredIssuer)
     const asked: string[] = []
     const document = jsonOf(file)
-    const result = await loadKeySet(cluster, async (url, init) => {
+    const result = await fetchKeySet(cluster, async (url, init) => {
       asked.push(url)
       if (url.endsWith('/.well-known/openid-configuration')) return Response.json(document)
       return url === document.jwks_uri ? new Response(textOf('gke/jwks.json')) : issuer.fetch(url, init)
@@ -194,7 +194,7 @@ describe('a discovery document', () => {
   test.each(['eks', 'gke', 'aks', 'kops-s3', 'es256'])('of %s leads to its keys', async (name) => {
     const { issuer, kid, contentType } = jsonOf('clusters.json')[name]
     const document = jsonOf(`${name}/openid-configuration.json`)
-    const result = await loadKeySet(clusterWith({ issuer }), async (url) => {
+    const result = await fetchKeySet(clusterWith({ issuer }), async (url) => {
       if (url === `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`) return Response.json(document)
       if (url !== document.jwks_uri) return new Response('not found', { status: 404 })
       return new Response(textOf(`${name}/jwks.json`), { headers: { 'content-type': contentType } })
@@ -207,7 +207,7 @@ describe('an issuer', () => {
   const load = async (manner: Parameters<typeof Object.assign>[0], cluster = gke) => {
     const issuer = await makeIssuer(cluster.issuer)
     Object.assign(issuer, manner)
-    return { issuer, result: await loadKeySet(cluster, issuer.fetch, BRIEFLY) }
+    return { issuer, result: await fetchKeySet(cluster, issuer.fetch, BRIEFLY) }
   }
 
   test.each(['stall', 'trickle', 'refuse', 'redirect', 'bloat', 'html', 500, 503, 429, 401, 204, 206, 304, 526])(
@@ -222,7 +222,7 @@ describe('an issuer', () => {
     const { issuer } = await load({ manner: 'redirect' })
     const { fetch, strays } = fetchFrom(issuer)
     const modes: unknown[] = []
-    await loadKeySet(gke, async (url, init) => {
+    await fetchKeySet(gke, async (url, init) => {
       modes.push(init.redirect)
       return fetch(url, init)
     })
@@ -246,7 +246,7 @@ describe('an issuer', () => {
   test('is asked for its key set alone where the trust file says where it is', async () => {
     const cluster = clusterWith({ issuer: GKE, keys: { from: 'uri', uri: 'https://keys.example.com/jwks' } })
     const asked: string[] = []
-    const result = await loadKeySet(cluster, async (url) => {
+    const result = await fetchKeySet(cluster, async (url) => {
       asked.push(url)
       return new Response(textOf('gke/jwks.json'))
     })
@@ -256,13 +256,13 @@ describe('an issuer', () => {
 
   test('is not asked at all where the key set is bundled', async () => {
     const cluster = clusterWith({ issuer: GKE, keys: { from: 'file', jwks: jsonOf('gke/jwks.json') } })
-    const result = await loadKeySet(cluster, async () => Promise.reject(new Error('asked')))
+    const result = await fetchKeySet(cluster, async () => Promise.reject(new Error('asked')))
     expect(result.ok && result.value.keys.map(({ kid }) => kid)).toEqual([GKE_KID])
   })
 
   test('is never asked over http', async () => {
     const cluster = clusterWith({ issuer: GKE, keys: { from: 'uri', uri: 'http://keys.example.com/jwks' } })
-    const result = await loadKeySet(cluster, async () => Promise.reject(new Error('asked')))
+    const result = await fetchKeySet(cluster, async () => Promise.reject(new Error('asked')))
     expect(result).toMatchObject({ error: { detail: 'keys.example.com/jwks is not https' } })
   })
 })
