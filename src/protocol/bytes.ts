@@ -1,6 +1,6 @@
-// Bytes: base64, base64url (RFC 4648), hexadecimal and UTF-8, strict both ways; SHA-256; bounded reading. No I/O of its own.
+// Encodes, decodes, hashes, compares and reads bytes: base64 and base64url (RFC 4648), hexadecimal, UTF-8, SHA-256.
 
-/** Bytes whose buffer is their own, as WebCrypto takes them. */
+/** Bytes as WebCrypto takes them: never in a shared buffer. */
 export type Bytes = Uint8Array<ArrayBuffer>
 
 /** RFC 4648 §4, with padding. */

@@ -1,4 +1,4 @@
-// Classes of characters, for grammars that are read without patterns; and texts made safe to print in a log or a terminal. No I/O.
+// Classes of characters for grammars without patterns, and texts made safe for a log or a terminal. No I/O.
 
 export const isDigit = (c: string): boolean => c >= '0' && c <= '9'
 export const isLetter = (c: string): boolean => (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
@@ -16,7 +16,7 @@ export function everyCharacter(text: string, allowed: (character: string) => boo
 }
 
 /**
- * Whether `text` can be printed as it is: no control characters (C0, DEL, C1, line and paragraph separators)
+ * Whether `text` is safe to print: no control characters (C0, DEL, C1, line and paragraph separators)
  * and no bidirectional ones, which can make a line read as another (CVE-2021-42574).
  */
 export function isPrintable(text: string): boolean {
@@ -30,7 +30,7 @@ export function isPrintable(text: string): boolean {
   return true
 }
 
-/** The text with every character that cannot be printed as it is escaped as `\uXXXX`. */
+/** The text with every unsafe character escaped as `\uXXXX`. */
 export const printable = (text: string): string =>
   Array.from(text, (c) => (isPrintable(c) ? c : `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)).join('')
 

@@ -1,10 +1,9 @@
-// Writes DER (X.690), the other half of der.ts: every length definite and as short as it can be. Pure.
-// It believes its callers: they hold each value to what its type allows.
+// Writes DER (X.690), the counterpart of der.ts. Pure. Callers see to it that each value is one of its type.
 
 import { type Bytes, utf8 } from './bytes.ts'
 import { TAG } from './der.ts'
 
-/** One element that holds `contents` one after the other. Throws from 64 KiB on, which the reader does not take. */
+/** One element with the concatenated `contents`. Throws from 64 KiB on, which the reader refuses. */
 export function element(tag: number, ...contents: readonly Uint8Array[]): Bytes {
   const length = contents.reduce((sum, part) => sum + part.length, 0)
   if (length > 0xffff) throw new RangeError('a DER element of 64 KiB or more')

@@ -1,16 +1,16 @@
 // Reads DER (X.690) strictly: definite minimal lengths, bounded depth and count, no trailing bytes. Pure.
-// It says whether bytes are well formed and not why they are not: nothing in a caller's bytes is worth quoting back.
+// It says whether bytes are well formed, and not why they are not.
 
 import type { Bytes } from './bytes.ts'
 
-/** One element of a tree that is well formed throughout. */
+/** One element of a well-formed tree. */
 export interface Element {
   /** Identifier octet: class, constructed bit and number. */
   readonly tag: number
   /** Header and contents. */
   readonly bytes: Bytes
   readonly contents: Bytes
-  /** What a constructed element holds; empty for a primitive one. */
+  /** The elements of a constructed element; empty for a primitive one. */
   readonly children: readonly Element[]
 }
 
@@ -38,10 +38,10 @@ export const TAG = {
 const MAX_DEPTH = 16
 /** A leaf of ours has about 60 elements. */
 const MAX_ELEMENTS = 1024
-/** OID arcs past 32 bits have wrapped in readers (CVE-2025-66030). */
+/** Larger OID arcs have overflowed in readers (CVE-2025-66030). */
 const MAX_ARC = 0xffff_ffff
 
-/** The tree of the one element that fills `bytes`, or null where anything in it is not DER. */
+/** The tree of the one element in `bytes`, or null where any part of them is not DER. */
 export function parseDer(bytes: Bytes): Element | null {
   const top: Element[] = []
   const open = [{ end: bytes.length, children: top }]
@@ -73,11 +73,11 @@ export function parseDer(bytes: Bytes): Element | null {
 /** Where the contents of the element at `at` begin; null for a header that is cut off, indefinite or not minimal. */
 function startOfContents(bytes: Bytes, at: number, end: number): number | null {
   if (at + 2 > end) return null
-  // Tag numbers from 31 on take more octets: nothing that is read here has one.
+  // Tag numbers from 31 on take more octets; nothing that is read here has one.
   if (((bytes[at] as number) & 0x1f) === 0x1f) return null
   const first = bytes[at + 1] as number
   if (first < 0x80) return at + 2
-  // 64 KiB is more than any bound on what comes in: three length octets or more are a lie.
+  // Three length octets or more mean 64 KiB or more, which is over every bound on input.
   if (first === 0x81) return at + 3 <= end && (bytes[at + 2] as number) >= 0x80 ? at + 3 : null
   if (first === 0x82) return at + 4 <= end && bytes[at + 2] !== 0 ? at + 4 : null
   return null
@@ -89,7 +89,7 @@ function lengthBefore(bytes: Bytes, at: number, start: number): number {
   return length
 }
 
-/** The form of universal types, whatever they stand for; other classes are judged where they are read. */
+/** Checks the contents of universal types. Other classes are checked where they are read. */
 function isWellFormed(tag: number, contents: Bytes): boolean {
   if ((tag & 0xc0) !== 0) return true
   const first = contents[0]
@@ -122,7 +122,7 @@ function isWellFormed(tag: number, contents: Bytes): boolean {
 const hasSpareOctet = (first: number, second: number | undefined): boolean =>
   second !== undefined && ((first === 0x00 && second < 0x80) || (first === 0xff && second >= 0x80))
 
-/** `unused` bits at the end are zero, and there are that many. */
+/** Whether there are `unused` bits at the end and all are zero. */
 function hasNoSpareBits(contents: Bytes, unused: number): boolean {
   if (contents.length === 1) return unused === 0
   return ((contents.at(-1) as number) & ((1 << unused) - 1)) === 0
@@ -147,7 +147,7 @@ function readOid(contents: Bytes): string | null {
   return fresh && text !== '' ? text : null
 }
 
-/** The OID that `element` is, or null for any other element. */
+/** The OID in dotted form, or null for any other element. */
 export const oidOf = (element: Element | undefined): string | null =>
   element?.tag === TAG.oid ? readOid(element.contents) : null
 

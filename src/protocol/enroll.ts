@@ -1,4 +1,4 @@
-// POST /api/enroll as both sides say it: the shape of the request and of the answer. No I/O.
+// The shapes of the request and the answer of POST /api/enroll, for both sides. No I/O.
 
 import * as v from 'valibot'
 import { isPrintable } from './characters.ts'
@@ -28,18 +28,18 @@ const REQUEST = v.strictObject({
   instanceId: v.optional(v.nullable(instanceId), null),
 })
 
-/** A request whose types and field names are right; every value in it is still untrusted. */
+/** A request with the right types and field names. Every value is untrusted. */
 export interface EnrollRequest extends Omit<v.InferOutput<typeof REQUEST>, 'attestation' | 'version'> {
   readonly attestation: AttestationObject
 }
 
-/** The evidence, its fields not yet held against what the mode takes. */
+/** The evidence; its fields are not yet compared with those of the mode. */
 export interface AttestationObject {
   readonly mode: string
   readonly fields: JsonObject
 }
 
-/** Shape only: types and field names, every unknown field refused by name. */
+/** Parses types and field names alone. Every unknown field is refused. */
 export function parseEnrollRequest(body: Json): Outcome<EnrollRequest> {
   const shaped = parseShape(REQUEST, body)
   if (!shaped.ok) return malformed(shaped.error)
@@ -49,10 +49,10 @@ export function parseEnrollRequest(body: Json): Outcome<EnrollRequest> {
   return ok({ attestation: { mode, fields }, csr, challengeNonce, instanceId })
 }
 
-/** Evidence of a mode whose fields are all strings, or objects of strings. */
+/** Evidence of the shape `S`. */
 export type Evidence<S extends Fields> = v.InferOutput<S>
 
-/** Holds evidence against the fields that its mode takes: all of them, none else. */
+/** Parses evidence by the shape of its mode. Every unknown field is refused. */
 export function parseEvidence<S extends Fields>(shape: S, given: JsonObject): Outcome<Evidence<S>> {
   const shaped = parseShape(shape, given, 'attestation')
   return shaped.ok ? shaped : malformed(shaped.error)
@@ -60,7 +60,7 @@ export function parseEvidence<S extends Fields>(shape: S, given: JsonObject): Ou
 
 const malformed = (detail: string) => refuse('body_malformed', { detail })
 
-/** What a runner gets. Times are RFC 3339. Unknown fields are a newer control plane's, and not looked at. */
+/** Times are in RFC 3339. Unknown fields, of a newer control plane, are ignored. */
 export const ENROLL_ANSWER = v.object({
   version: v.literal(PROTOCOL_VERSION, 'the number 1'),
   /** PEM of the leaf. */

@@ -1,5 +1,5 @@
-// Which JWK (RFC 7517, RFC 7518 §6) may verify a token: the one rule, for a key set that is bundled and one that is
-// fetched. Pure: whether an EC point is on its curve only an import says.
+// Parses a JWK (RFC 7517, RFC 7518 §6) and says whether it may verify a token, for bundled and fetched key sets alike.
+// Pure: whether an EC point is on its curve only an import tells.
 
 import { decodeBase64url, encodeBase64url } from './bytes.ts'
 import { JWS_BYTES } from './limits.ts'
@@ -7,24 +7,24 @@ import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
 export type KeyAlgorithm = 'RS256' | 'ES256'
 
-/** Only what the key itself is made of: `key_ops`, `ext` and the like can make an import throw. */
+/** The key material alone: `key_ops`, `ext` and the like can make an import throw. */
 export type PublicJwk =
   | { readonly kty: 'RSA'; readonly n: string; readonly e: string }
   | { readonly kty: 'EC'; readonly crv: 'P-256'; readonly x: string; readonly y: string }
 
 /** An RSA or P-256 key of a set, usable or not. */
 export interface JwkReading {
-  /** One spelling for each key, so that copies are found. */
+  /** In one canonical form, so that copies are found. */
   readonly jwk: PublicJwk
   readonly alg: KeyAlgorithm
-  /** The private half is there too: then it is no secret any more, and the key is not used. */
+  /** The private half is published too, so the key is not used. */
   readonly isPrivate: boolean
   /** Null where the key must not verify a token. */
   readonly kid: string | null
 }
 
 const RSA_BITS_LEAST = 2048
-/** More costs CPU to verify with, and no cluster has it. */
+/** A larger key costs CPU, and no cluster has one. */
 const RSA_BITS_MOST = 8192
 /** 65537, the only public exponent that clusters have (kube-apiserver, EKS, GKE and AKS alike). */
 const RSA_EXPONENT = 'AQAB'
@@ -32,10 +32,10 @@ const P256_COORDINATE_BYTES = 32
 /** RFC 7518 §6.2.2, §6.3.2, §6.4: any of these makes a private or a symmetric key. */
 const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
-/** Whether an entry of a key set holds what nobody else may know. */
+/** Whether an entry of a key set holds private or symmetric key material. */
 export const isPrivateJwk = (entry: JsonObject): boolean => PRIVATE_MEMBERS.some((name) => Object.hasOwn(entry, name))
 
-/** Null for what is no RSA or P-256 key. */
+/** Null for anything but an RSA or P-256 key. */
 export function parseJwk(entry: Json): JwkReading | null {
   if (!isObject(entry)) return null
   const material = rsaMaterial(entry) ?? ecMaterial(entry)
@@ -48,7 +48,7 @@ export function parseJwk(entry: Json): JwkReading | null {
 interface Material {
   readonly alg: KeyAlgorithm
   readonly jwk: PublicJwk
-  /** Of a size and spelling that is used. */
+  /** Whether size and encoding are accepted. */
   readonly isSound: boolean
 }
 
@@ -67,7 +67,7 @@ function ecMaterial(entry: JsonObject): Material | null {
   const [x, y] = [integer(entry.x), integer(entry.y)]
   if (x === null || y === null || x.length > P256_COORDINATE_BYTES || y.length > P256_COORDINATE_BYTES) return null
   const jwk = { kty: 'EC', crv: 'P-256', x: coordinate(x), y: coordinate(y) } as const
-  // RFC 7518 §6.2.1.2: a coordinate has all of its octets. What is spelt otherwise is compared, but not used.
+  // RFC 7518 §6.2.1.2: a coordinate has all of its octets. A shorter one is compared with other keys, but not used.
   return { alg: 'ES256', jwk, isSound: jwk.x === entry.x && jwk.y === entry.y }
 }
 

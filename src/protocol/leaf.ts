@@ -4,7 +4,7 @@ import type { Bytes } from './bytes.ts'
 import type { ProvenMode } from './modes.ts'
 import type { EpochSeconds } from './time.ts'
 
-/** What differs from one certificate of an enrollment to the next. The same content can be signed again. */
+/** What differs between the certificates of an enrollment. The same content can be signed again. */
 export interface LeafContent {
   /** 16 octets in hexadecimal. */
   readonly serial: string
@@ -17,7 +17,7 @@ export interface LeafContent {
   readonly issuer: string
 }
 
-/** What stays the same in every certificate of an enrollment: its subject. */
+/** What all certificates of an enrollment have in common: the subject. */
 export interface LeafSubject {
   /** CN: UUIDv7. */
   readonly enrollmentId: string
@@ -29,7 +29,7 @@ export interface LeafSubject {
   readonly source: string
 }
 
-/** Everything that a leaf certificate says. */
+/** The content and the subject of a leaf. */
 export type Leaf = LeafContent & LeafSubject
 
 /** A leaf that this CA issued, as somebody presents it. Only `hasSigned` proves that whoever does holds its key. */

@@ -1,23 +1,21 @@
-// Every mode there is, one row each: what the rest of the code must know of a mode stands here or in the files that
-// docs/contributing.md names. No I/O.
+// The table of modes, one row each. docs/contributing.md lists the other files that a mode has. No I/O.
 
-/** What is true of a mode. */
 export interface ModeTraits {
-  /** What a certificate's OU names beside the mode: nothing, an AWS account or a cluster of the trust file. */
+  /** What the OU of a certificate names beside the mode: nothing, an AWS account, or a cluster of the trust file. */
   readonly source: 'none' | 'account' | 'cluster'
-  /** The evidence is a token that was minted here: its id is the identity, and to revoke it ends what it began. */
+  /** The evidence is a token minted here. Its id is the identity, and revoking it ends its enrollments. */
   readonly minted: boolean
-  /** The evidence serves again: a runner that lost its certificate enrolls anew without a restart. */
+  /** The evidence can be used again, so a runner that lost its certificate enrolls again without a restart. */
   readonly reusable: boolean
-  /** A platform vouches for it, for as long as `certificate.reattest` says; then it must do so again. */
+  /** The evidence is a platform's, and must be given again after `certificate.reattest`. */
   readonly reattests: boolean
-  /** A runner enrolls with it. Otherwise an operator issues the certificate. */
+  /** A runner can enroll with it. Otherwise an operator issues the certificate. */
   readonly configurable: boolean
 }
 
 const KUBERNETES = { source: 'cluster', minted: false, reusable: true, reattests: true, configurable: true } as const
 
-/** In the order in which messages list them. */
+/** In the order of messages. */
 export const MODES = {
   'bootstrap-token': { source: 'none', minted: true, reusable: false, reattests: false, configurable: true },
   'runner-token': { source: 'none', minted: true, reusable: true, reattests: false, configurable: true },
@@ -29,20 +27,19 @@ export const MODES = {
   provisioned: { source: 'none', minted: false, reusable: false, reattests: false, configurable: false },
 } as const satisfies Record<string, ModeTraits>
 
-/** What a certificate's OU names: how its holder once proved itself. */
+/** A mode in the OU of a certificate: how its holder proved itself at enrollment. */
 export type ProvenMode = keyof typeof MODES
 type ModesWith<T extends Partial<ModeTraits>> = {
   [M in ProvenMode]: (typeof MODES)[M] extends T ? M : never
 }[ProvenMode]
 
-/** What a runner may be configured with. */
+/** A mode that a runner can enroll with. */
 export type ConfigurableMode = ModesWith<{ configurable: true }>
 /** The names of the one Kubernetes verifier. */
 export type KubernetesMode = ModesWith<{ source: 'cluster' }>
 
 export const isMode = (name: string): name is ProvenMode => Object.hasOwn(MODES, name)
 
-/** Whether a cluster vouches. */
 export const isKubernetesMode = (mode: ProvenMode): mode is KubernetesMode => MODES[mode].source === 'cluster'
 
 export const CONFIGURABLE_MODES: readonly ConfigurableMode[] = Object.keys(MODES)

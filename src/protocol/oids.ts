@@ -1,4 +1,4 @@
-// Object identifiers of X.509, PKCS#9 and PKCS#10, with where they come from. No I/O.
+// Object identifiers of X.509, PKCS#9 and PKCS#10, with their sources. No I/O.
 
 export const OID = {
   // RFC 5480, RFC 8017

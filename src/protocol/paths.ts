@@ -1,4 +1,4 @@
-// The addresses of the control plane, as both sides know them. No I/O.
+// The URL paths of the control plane, for both sides. No I/O.
 
 export const ENROLL_PATH = '/api/enroll'
 export const TUNNEL_PATH = '/api/tunnel'
@@ -6,7 +6,7 @@ export const TUNNEL_CHALLENGE_PATH = '/api/tunnel/challenge'
 /** The trust bundle in the SPIFFE format, and as PEM. */
 export const BUNDLE_PATH = '/api/bundle'
 export const BUNDLE_PEM_PATH = '/api/bundle.pem'
-/** Of the control plane and of a runner's health server alike. */
+/** Of the control plane, and of a runner's health server. */
 export const HEALTHZ_PATH = '/healthz'
 export const READYZ_PATH = '/readyz'
 /** Of the control plane alone. */

@@ -1,12 +1,11 @@
-// PEM (RFC 7468): the one reader and the one writer. What is between the lines of a block is canonical base64 and
-// nothing else. Pure.
+// Reads and writes PEM (RFC 7468): strictly from the network, leniently from an operator's files. Pure.
 
 import { type Bytes, decodeBase64, encodeBase64 } from './bytes.ts'
 import { err, ok, type Result } from './result.ts'
 
 const BOUNDARY = '-----'
 
-/** One PEM block, lines of 64 characters (RFC 7468 §2), with a line end at its end. */
+/** One PEM block in lines of 64 characters (RFC 7468 §2), the last one ended too. */
 export function encodePem(label: string, bytes: Uint8Array): string {
   const text = encodeBase64(bytes)
   let pem = `${BOUNDARY}BEGIN ${label}${BOUNDARY}\n`
@@ -61,12 +60,12 @@ export function parsePem(
   return blocks.length === 0 ? err('no PEM block') : ok(blocks)
 }
 
-/** What OpenSSL writes before an EC key (RFC 5480 §2.1.1); the key says the same of itself. */
+/** OpenSSL writes it before an EC key (RFC 5480 §2.1.1), which names its curve itself, too. */
 const EC_PARAMETERS = 'EC PARAMETERS'
 
-/** The blocks of a file that an operator keeps: text around them and `EC PARAMETERS` are passed over. */
+/** The blocks of an operator's file. Text around them and `EC PARAMETERS` are skipped. */
 export function parsePemFile(text: string, limit: number): Result<readonly PemBlock[], string> {
-  // One of them stands before each key at most.
+  // There is at most one of them before each key.
   const blocks = parsePem(text, 2 * limit, 'skipped')
   if (!blocks.ok) return blocks
   const kept = blocks.value.filter(({ label }) => label !== EC_PARAMETERS)
@@ -74,11 +73,11 @@ export function parsePemFile(text: string, limit: number): Result<readonly PemBl
   return kept.length === 0 ? err('no PEM block') : ok(kept)
 }
 
-/** The certificates (DER) of a file that an operator keeps: a CA, a trust bundle. Any other block is refused. */
+/** The certificates (DER) of an operator's file: a CA or a trust bundle. Any other block is refused. */
 export function parseCertificateFile(text: string, limit: number): Result<readonly Bytes[], string> {
   const blocks = parsePemFile(text, limit)
   if (!blocks.ok) return blocks
-  // The label is never quoted: what stands where a certificate should may be a key.
+  // The label is not quoted: the block may be a private key.
   return blocks.value.every(({ label }) => label === 'CERTIFICATE')
     ? ok(blocks.value.map(({ bytes }) => bytes))
     : err('a PEM block that is not a CERTIFICATE')

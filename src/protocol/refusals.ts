@@ -1,4 +1,4 @@
-// Every way of saying no: the closed set of codes, and the one switch that turns a refusal into a problem document.
+// Refusals: the closed set of codes, and the one switch that turns a refusal into a problem document (RFC 9457).
 
 import { REASONS, type Reason } from './reasons.ts'
 import { err, type Result } from './result.ts'
@@ -21,22 +21,23 @@ export type RefusalCode =
   | 'not_found'
   | 'internal'
 
-/** Short texts about a request, for the operator's eyes. */
+/** Short texts about a request, for operators. */
 export type Labels = Readonly<Record<string, string>>
 
-/** A "no", as a value. `reason` is the operator's; the caller sees what `problemOf` makes of it. */
+/** The caller gets the problem document of `problemOf`, not the reason. */
 export interface Refusal {
+  /** For operators. */
   readonly reason: Reason
-  /** What is wrong with the caller's request: told for the 4xx codes about form, never for a failed attestation. */
+  /** What is wrong. The caller gets it for codes about the form of a request, never for a failed attestation. */
   readonly detail?: string
   readonly retryAfter?: Seconds
   /** Only for a region outside the allowlist of the trust file. */
   readonly acceptedRegions?: readonly string[]
-  /** What the caller said of itself and did not prove. */
+  /** What the caller claimed and did not prove. */
   readonly claimed?: Labels
 }
 
-/** What a step of the control plane came to. */
+/** The result of a step of the control plane. */
 export type Outcome<T> = Result<T, Refusal>
 
 export const refuse = (
@@ -44,7 +45,7 @@ export const refuse = (
   extra: Omit<Refusal, 'reason'> = {},
 ): { readonly ok: false; readonly error: Refusal } => err({ reason, ...extra })
 
-/** RFC 9457 problem document. */
+/** A problem document. */
 export interface Problem {
   readonly type: string
   readonly title: string
@@ -58,44 +59,44 @@ export interface Problem {
 
 export interface ProblemAnswer {
   readonly problem: Problem
-  /** Value of the `Retry-After` header, where there is one. */
+  /** Value of the `Retry-After` header; null for none. */
   readonly retryAfter: Seconds | null
 }
 
-/** One sentence, whatever failed: a prober learns nothing from it. */
+/** The same for every failed attestation, so that a prober learns nothing. */
 export const ATTESTATION_INVALID = 'the attestation was not accepted'
 const RENEWAL_WINDOW_PASSED = 'presented cert expired beyond the renewal grace window'
 
-interface Telling {
+interface Answer {
   readonly status: number
   readonly title: string
   readonly detail: string
   readonly retryAfter?: Seconds
 }
 
-/** What the caller is told of a refusal. */
+/** What the caller gets. */
 export function problemOf(refusal: Refusal, requestId: string, now: EpochSeconds): ProblemAnswer {
   const { code } = REASONS[refusal.reason]
-  const told = tell(code, refusal)
+  const answer = answerOf(code, refusal)
   return {
     problem: {
       type: `urn:muster:${code}`,
-      title: told.title,
-      status: told.status,
-      detail: told.detail,
+      title: answer.title,
+      status: answer.status,
+      detail: answer.detail,
       code,
       requestId,
       serverTime: rfc3339(now),
       ...(refusal.acceptedRegions === undefined ? {} : { acceptedRegions: refusal.acceptedRegions }),
     },
-    retryAfter: told.retryAfter === undefined ? null : (refusal.retryAfter ?? told.retryAfter),
+    retryAfter: answer.retryAfter === undefined ? null : (refusal.retryAfter ?? answer.retryAfter),
   }
 }
 
-/** The HTTP status that a refusal is told with. */
-export const statusOf = (refusal: Refusal): number => tell(REASONS[refusal.reason].code, refusal).status
+/** The HTTP status of a refusal. */
+export const statusOf = (refusal: Refusal): number => answerOf(REASONS[refusal.reason].code, refusal).status
 
-function tell(code: RefusalCode, refusal: Refusal): Telling {
+function answerOf(code: RefusalCode, refusal: Refusal): Answer {
   const { detail } = refusal
   switch (code) {
     case 'request_malformed':

@@ -1,4 +1,4 @@
-// The outcome of a step that can fail as a matter of course: its value, or what went wrong. No I/O.
+// The result of a function that can fail without a bug or an outage: its value, or the error. No I/O.
 
 export type Result<T, E> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: E }
 

@@ -1,11 +1,11 @@
-// Shapes of JSON bodies, declared once with valibot: the types, the check, and the words for what does not fit. No I/O.
+// Parses JSON bodies by shapes that are declared with valibot, and words what does not fit. No I/O.
 
 import * as v from 'valibot'
 import { quote } from './characters.ts'
 import { err, ok, type Result } from './result.ts'
 import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
-/** Each message says what a value must be, so that `csr` and `a string` make a sentence. */
+/** A message completes the sentence `<field> must be …`. */
 export const text = v.string('a string')
 
 /** An object whose values are strings. */
@@ -19,19 +19,19 @@ export const texts = v.custom<Readonly<Record<string, string>>>(
   },
 )
 
-/** A shape of named fields and no other, as `v.strictObject` makes it. */
+/** A shape of `v.strictObject`. */
 export type Fields<E extends v.ObjectEntries = v.ObjectEntries> = v.StrictObjectSchema<E, undefined>
 
 /**
- * The value rebuilt by its shape, or a sentence about the first thing that does not fit: it names the field, under
- * `name` where that is not empty, and quotes no value.
+ * The value as its shape says, or a sentence about the first fault, which names the field and quotes no value. `name`:
+ * of the object itself, as a prefix of the field's; empty for a body.
  */
 export function parseShape<S extends v.GenericSchema>(
   shape: S,
   value: Json,
   name = '',
 ): Result<v.InferOutput<S>, string> {
-  // To valibot a list is an object, too.
+  // valibot takes a list for an object.
   if (!isObject(value)) return err(`${name || 'the body'} must be a JSON object`)
   const parsed = v.safeParse(shape, value, { abortEarly: true })
   if (parsed.success) return ok(parsed.output)

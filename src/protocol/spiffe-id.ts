@@ -1,5 +1,5 @@
-// The one SPIFFE ID form that Muster issues: spiffe://<trustDomain>/tenant/<slug>/runner. No I/O.
-// Read with a grammar of our own: the URL class would fold case, dots and percent signs into a valid ID.
+// Formats and parses the SPIFFE ID of a runner: spiffe://<trustDomain>/tenant/<slug>/runner. No I/O.
+// Without the URL class, which would turn other cases, dots and percent signs into a valid ID.
 
 import { everyCharacter, isLowerOrDigit } from './characters.ts'
 

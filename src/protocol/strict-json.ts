@@ -1,4 +1,4 @@
-// JSON as our routes take it: UTF-8, one value, bounded depth, no key twice. No I/O.
+// Parses JSON strictly: UTF-8, bounded depth, no duplicate keys. No I/O.
 
 import { decodeUtf8 } from './bytes.ts'
 import { quote } from './characters.ts'
@@ -10,7 +10,7 @@ export interface JsonObject {
   readonly [name: string]: Json
 }
 
-/** Reads a JSON text from bytes; the error is a sentence for the caller and quotes nothing of the text but a key. */
+/** The error is a sentence for the caller that quotes nothing of the text but a key. */
 export function readJson(bytes: Uint8Array): Result<Json, string> {
   const text = decodeUtf8(bytes)
   const value = text === null ? undefined : parseText(text)
@@ -28,8 +28,8 @@ function parseText(text: string): Json | undefined {
 }
 
 /**
- * The text is known to be JSON, so a walk over its tokens is enough. `JSON.parse` keeps the last of two equal
- * keys; another reader may keep the first, and then two parties have seen two requests.
+ * Walks over the tokens of a text that is known to be JSON. `JSON.parse` keeps the last of two equal keys and other
+ * parsers the first, so that they would see different requests.
  */
 function structureFault(text: string): string | null {
   const keysOfOpen: (Set<string> | null)[] = []

@@ -1,4 +1,4 @@
-// Units of time as types: a number of seconds never stands where milliseconds are meant.
+// Times and durations, with their units as types, so that seconds and milliseconds cannot be mixed up.
 
 declare const unit: unique symbol
 
@@ -11,7 +11,7 @@ export type EpochSeconds = number & { readonly [unit]: 'epoch seconds' }
 /** A point in time, in milliseconds since 1970 (what `Date.now` gives). */
 export type EpochMilliseconds = number & { readonly [unit]: 'epoch milliseconds' }
 
-/** Reads the time; passed in everywhere so that tests can hold it still. */
+/** Reads the time. It is passed in everywhere, so that tests can set it. */
 export type Clock = () => EpochMilliseconds
 
 export const seconds = (n: number): Seconds => n as Seconds
@@ -32,5 +32,5 @@ export const subtractSeconds = (t: EpochSeconds, d: Seconds): EpochSeconds => ep
 /** How long from `from` to `to`; negative when `to` is earlier. */
 export const between = (from: EpochSeconds, to: EpochSeconds): Seconds => seconds(to - from)
 
-/** RFC 3339 in UTC with whole seconds, as in every message of ours. */
+/** RFC 3339 in UTC with whole seconds. */
 export const rfc3339 = (t: EpochSeconds): string => `${new Date(t * 1000).toISOString().slice(0, 19)}Z`

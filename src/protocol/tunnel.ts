@@ -1,4 +1,4 @@
-// The tunnel as both sides say it: headers of the proof, frames, close codes. No I/O.
+// The tunnel's protocol for both sides: frames, close codes, challenge and proof. No I/O.
 
 import * as v from 'valibot'
 import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './bytes.ts'
@@ -9,19 +9,19 @@ import { type Json, readJson } from './strict-json.ts'
 
 export const TUNNEL_VERSION = 1
 
-/** Bare text, not JSON: the edge answers it without waking anything. */
+/** Bare text, so that the edge can answer it without waking the object. */
 export const PING = 'ping'
 export const PONG = 'pong'
 
 /** Why the control plane closes a tunnel (RFC 6455 §7.4.2, private use). */
 export const TUNNEL_CLOSE = {
-  /** The runner said what the protocol does not allow: back off and connect again. */
+  /** The runner broke the protocol: back off and connect again. */
   protocolError: 4000,
   /** The certificate expired: renew, then connect again. */
   expired: 4001,
   /** Another connection of the same enrollment took over. */
   replaced: 4002,
-  /** Ban, revocation, clone: renew once, what that answers decides. */
+  /** Ban, revocation, clone: renew once, and act on the answer. */
   unauthorized: 4003,
 } as const
 
@@ -36,25 +36,24 @@ const READY = v.strictObject({
   enrollmentId: text,
   spiffeId: text,
   runnerId: v.nullable(text),
-  /** RFC 3339; the tunnel is closed then. */
+  /** RFC 3339. The control plane closes the tunnel at this time. */
   notAfter: text,
 })
 
-/** An operator asks the runner to finish what it does and to exit. */
+/** Asks the runner to finish its work and exit. */
 const DRAIN = v.strictObject({ type: v.literal('drain') })
 
 export type HelloFrame = Readonly<v.InferOutput<typeof HELLO>>
 export type ReadyFrame = Readonly<v.InferOutput<typeof READY>>
 export type DrainFrame = Readonly<v.InferOutput<typeof DRAIN>>
 
-/** What a runner may say. */
+/** From a runner. */
 export type RunnerFrame = HelloFrame
-/** What the control plane may say. */
+/** From the control plane. */
 export type ControlFrame = ReadyFrame | DrainFrame
 
-/** A message as a WebSocket hands it over: text, or binary in the platform's type. Null: a protocol error. */
+/** Parses a message of a WebSocket. Null: a protocol error. */
 export const parseRunnerFrame = (message: unknown): RunnerFrame | null => parseFrame(HELLO, message)
-/** The other direction. Null: a protocol error. */
 export const parseControlFrame = (message: unknown): ControlFrame | null => parseFrame(v.union([READY, DRAIN]), message)
 
 export const frameText = (frame: RunnerFrame | ControlFrame): string => JSON.stringify(frame)
@@ -70,7 +69,7 @@ function parseFrame<S extends v.GenericSchema>(shape: S, message: unknown): v.In
   return frame.ok ? frame.value : null
 }
 
-/** What `POST /api/tunnel/challenge` answers. Unknown fields are a newer control plane's, and not looked at. */
+/** The answer of `POST /api/tunnel/challenge`. Unknown fields, of a newer control plane, are ignored. */
 const CHALLENGE = v.object({
   challenge: text,
   /** RFC 3339. */
@@ -89,7 +88,7 @@ export const CLIENT_CERT_HEADER = 'Client-Cert'
 /** `<challenge>.<base64url signature>`: ECDSA P-256 with SHA-256, r‖s, over `proofText`. */
 export const PROOF_HEADER = 'Muster-Proof'
 
-/** What the certificate's key signs; it holds line ends, which no nonce of a renewal does. `host`: of the URL. */
+/** The text that the certificate's key signs. Its line ends keep it apart from the nonce of a renewal. `host`: of the URL. */
 export const proofText = (host: string, challenge: string): string => `muster-tunnel-v1\n${host}\n${challenge}`
 
 export const formatProof = (challenge: string, signature: Uint8Array): string =>

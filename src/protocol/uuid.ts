@@ -1,4 +1,4 @@
-// UUIDv7 (RFC 9562 §5.7): ids that sort by the time they were made. No I/O.
+// Makes and recognizes UUIDv7 (RFC 9562 §5.7), which sort by the time of their making. No I/O.
 
 import { hex } from './bytes.ts'
 import { isHexDigit } from './characters.ts'

@@ -1,8 +1,8 @@
-// Who is cut off by hand: the ban list and the one function that looks somebody up in it. Pure.
+// The ban list, and the one function that looks a caller up in it. Pure.
 
 import { type EpochSeconds, epochSeconds } from '../protocol/time.ts'
 
-/** What a ban can name, as `muster ban --<kind>` says it. */
+/** What a ban can name: `muster ban --<kind>`. */
 export const BAN_KINDS = ['enrollment', 'runner-id', 'identity', 'token', 'tenant'] as const
 export type BanKind = (typeof BAN_KINDS)[number]
 
@@ -11,18 +11,18 @@ export interface Ban {
   readonly value: string
 }
 
-/** What operators cut off since. JSON all through: it goes along with calls to objects. */
+/** What operators have cut off. Plain JSON, since calls to objects pass it on. */
 export interface BanList {
   /** When it was read. */
   readonly at: EpochSeconds
   readonly bans: readonly Ban[]
-  /** Ids of tokens revoked of late; whoever enrolled with one is out. */
+  /** Ids of tokens revoked in the last days; enrollments made with one are refused. */
   readonly revokedTokens: readonly string[]
 }
 
 export const NO_BANS: BanList = { at: epochSeconds(0), bans: [], revokedTokens: [] }
 
-/** Whoever a ban may name. Null: has none, or not yet. */
+/** What a ban may name. Null: there is none, or not yet. */
 export interface BanSubject {
   readonly enrollmentId: string | null
   readonly runnerId: string | null
@@ -31,7 +31,7 @@ export interface BanSubject {
   readonly tenant: string
 }
 
-/** The ban that names the subject, or null. Values are compared as they are: no patterns, no folding. */
+/** The ban that names the subject, or null. Values are compared exactly. */
 export function findBan({ bans }: BanList, subject: BanSubject): Ban | null {
   const named: Record<BanKind, string | null> = {
     enrollment: subject.enrollmentId,

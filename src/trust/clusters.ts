@@ -1,4 +1,4 @@
-// The `clusters` list of the trust file: what an entry may hold, and each entry compiled with its defaults filled in.
+// Declares and compiles the `clusters` list of the trust file.
 
 import { quote } from '../protocol/characters.ts'
 import type { Given, ListValue, Place, ValueOf } from './declaration.ts'
@@ -64,7 +64,7 @@ export const CLUSTERS = {
 type ClusterFields = ValueOf<(typeof CLUSTERS)['of']>
 
 export interface CompiledEntry extends ClusterEntry {
-  /** Null where a mistake leaves too little of it. */
+  /** Null where a mistake leaves too little to compile. */
   readonly cluster: Cluster | null
 }
 
@@ -95,7 +95,7 @@ export function compileClusters(
   })
 }
 
-/** Issuers are compared without one trailing `/`: the cluster is found by `iss` alone. */
+/** Two issuers that differ in one trailing `/` alone are the same. */
 function checkIssuer(reader: Reader, { path }: Place, origin: Origin, taken: Map<string, string>): void {
   const { value: issuer } = origin
   const bare = issuer.endsWith('/') ? issuer.slice(0, -1) : issuer

@@ -1,20 +1,20 @@
-// The trust file, compiled: bytes in, either every mistake in it or what the Worker uses.
+// Compiles the trust file: from its bytes to what the Worker uses, or to every mistake in it.
 
 import { quote } from '../protocol/characters.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
-import { Claimed } from './claimed.ts'
 import { compileClusters } from './clusters.ts'
 import { type CompiledTrust, hashOf } from './compiled.ts'
 import type { FieldsOf, Given, ValueOf } from './declaration.ts'
 import { type Field, type Mistake, openDocument } from './document.ts'
 import { type TENANTS, TRUST_FILE } from './file.ts'
+import { MappedIdentities } from './mapped-identities.ts'
 import { awsNotes, compileAwsMappings } from './modes/aws-sts.ts'
 import { compileKubernetesMappings, kubernetesNotes } from './modes/kubernetes.ts'
 import { Reader, type ReadFile, valuesOf } from './reader.ts'
 
 export interface Compiled {
   readonly trust: CompiledTrust
-  /** What is right but worth seeing, a sentence each. */
+  /** What is valid but worth a look, one sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -23,7 +23,7 @@ export type Compilation = Result<Compiled, readonly Mistake[]>
 
 export interface CompileOptions {
   readonly readFile: ReadFile
-  /** Whether it is for the deployed Worker, which honours no `caFile` by itself. */
+  /** Whether it is for a deployed Worker, which cannot use a `caFile` by itself. */
   readonly deployed: boolean
 }
 
@@ -38,7 +38,7 @@ export async function compileTrust(bytes: Uint8Array, options: CompileOptions): 
 
 type FileFields = FieldsOf<typeof TRUST_FILE.fields>
 
-/** Null where a mistake leaves nothing to compile; with any mistake what comes out is of no use. */
+/** Null where a mistake leaves nothing to compile. With any mistake the result is not used. */
 function compile(reader: Reader, root: Field, deployed: boolean): Omit<CompiledTrust, 'hash'> | null {
   const file = reader.read(TRUST_FILE, root).value
   if (file === null) return null
@@ -49,11 +49,11 @@ function compile(reader: Reader, root: Field, deployed: boolean): Omit<CompiledT
   const tenants = compileTenants(reader, file.tenants)
   const mappingsOf = <M extends 'aws' | 'kubernetes'>(mode: M) =>
     tenants.map(({ tenant, fields }) => ({ tenant, mappings: fields[mode] }))
-  const claimed = new Claimed(reader)
-  const awsMappings = compileAwsMappings(claimed, mappingsOf('aws'))
+  const mapped = new MappedIdentities(reader)
+  const awsMappings = compileAwsMappings(mapped, mappingsOf('aws'))
   const kubernetesMappings = compileKubernetesMappings(
     reader,
-    claimed,
+    mapped,
     clusters,
     bootstrapTenant,
     mappingsOf('kubernetes'),

@@ -1,4 +1,4 @@
-// The trust file as the Worker uses it: checked, defaults filled in, shorthands expanded. JSON all through.
+// The compiled trust file, as the Worker loads it: plain JSON with defaults and shorthands filled in.
 
 import { sha256Hex, utf8 } from '../protocol/bytes.ts'
 import type { Seconds } from '../protocol/time.ts'
@@ -6,13 +6,13 @@ import type { ModeTrust } from './modes/registry.ts'
 
 export interface CompiledTrust extends ModeTrust {
   readonly version: 1
-  /** SHA-256 in hex of the rest of this object as JSON: names the trust file that is live. */
+  /** SHA-256 in hexadecimal of the rest of this object as JSON. It identifies the live trust file. */
   readonly hash: string
   readonly trustDomain: string
   readonly alsoTrust: readonly string[]
   readonly certificate: CertificatePolicy
   readonly bootstrapTenant: string
-  /** Every tenant there is, the bootstrap tenant among them. */
+  /** Every tenant, the bootstrap tenant included. */
   readonly tenants: readonly string[]
 }
 
@@ -23,13 +23,13 @@ export interface CertificatePolicy {
   readonly onClone: 'end' | 'refuse'
 }
 
-/** Names the content: SHA-256 in hex of the JSON. */
+/** SHA-256 in hexadecimal of the content as JSON. */
 export const hashOf = (content: Omit<CompiledTrust, 'hash'>): Promise<string> =>
   sha256Hex(utf8(JSON.stringify(content)))
 
 /**
- * Takes what the compiler made, and throws for anything else, so that a Worker with another does not start.
- * Only a whole and unchanged one has its own hash, so its shape is the compiler's.
+ * Throws for anything that the compiler did not make, so that the Worker does not start. The hash is right only where
+ * nothing was changed, so the shape needs no check.
  */
 export async function parseCompiledTrust(json: unknown): Promise<CompiledTrust> {
   if (typeof json !== 'object' || json === null || !('version' in json) || json.version !== 1) {

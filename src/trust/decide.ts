@@ -1,4 +1,4 @@
-// Who a proven identity is to this trust file: the one place that names a tenant. Pure.
+// Decides the tenant, runner ID and identity of proven claims by the trust file. Pure.
 
 import { MODES, type ProvenMode } from '../protocol/modes.ts'
 import { type Outcome, refuse } from '../protocol/refusals.ts'
@@ -7,7 +7,6 @@ import type { CompiledTrust } from './compiled.ts'
 import type { Placement, TrustMode } from './modes/mode.ts'
 import { type Claims, type ModeTrust, TRUST_MODES } from './modes/registry.ts'
 
-/** What the certificate authority may believe. */
 export interface Decision extends Placement {
   readonly mode: ProvenMode
 }
@@ -19,11 +18,11 @@ export function decide(trust: CompiledTrust, claims: Claims): Outcome<Decision> 
   return ok({ ...placed.value, mode: claims.mode })
 }
 
-/** What counts as one client in a rate limit, once it is proven. */
+/** The key that a proven caller counts under in a rate limit. */
 export const clientOf = (claims: Claims, decision: Decision): string => modeOf(claims).clientOf(claims, decision)
 
-/** The minted token that it stands on, or null. */
+/** The id of the minted token that the enrollment depends on, or null. */
 export const tokenIdOf = ({ mode, identity }: Decision): string | null => (MODES[mode].minted ? identity : null)
 
-/** `Claims` is made of the registry, so the line of their own mode takes them. */
+/** `Claims` is the union over the registry, so the entry of their own mode accepts them. */
 const modeOf = (claims: Claims) => TRUST_MODES[claims.mode] as TrustMode<Claims, ModeTrust>

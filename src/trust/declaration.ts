@@ -1,5 +1,5 @@
-// How the trust file is declared: each object's fields once, as plain data. The reader, its messages, the JSON Schema
-// and the types of what was read all come from these declarations. Types alone.
+// The types of declarations: plain data that says once what each field of the trust file may hold. The reader, its
+// messages, the JSON Schema and the types of what was read follow from them. Types alone.
 
 import type { Result } from '../protocol/result.ts'
 import type { Seconds } from '../protocol/time.ts'

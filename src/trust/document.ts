@@ -1,4 +1,4 @@
-// Opens the trust file: bytes → YAML nodes, each with its place, and the mistakes that were found in them.
+// Parses the YAML of the trust file: nodes with their places, and the mistakes found in them.
 
 import {
   isAlias,
@@ -25,7 +25,7 @@ export interface Mistake {
   readonly message: string
 }
 
-/** A file of a thousand clusters has a tenth of that. */
+/** Ten times the size of a file with a thousand clusters. */
 export const TRUST_FILE_BYTES = 512 * 1024
 
 /** A field that is there, and its node. */
@@ -33,10 +33,10 @@ export interface Field extends Place {
   readonly node: Node | null
 }
 
-/** How the file as a whole is called; the paths of its fields begin with their own names. */
+/** The path of the file as a whole; the paths of its fields begin with their names. */
 const ROOT = 'the file'
 
-/** Nodes of a YAML document, and every mistake in it so far. What was a mistake is null from then on. */
+/** Reads nodes of a YAML document and collects the mistakes. What is a mistake is read as null. */
 export class TrustDocument {
   readonly mistakes: Mistake[] = []
   readonly #lines: LineCounter
@@ -45,14 +45,14 @@ export class TrustDocument {
     this.#lines = lines
   }
 
-  /** Notes a mistake at an offset of the text; gives null, for the value that there is none of. */
+  /** Adds a mistake at an offset of the text. Returns null, to stand for the value. */
   fault(at: { readonly offset: number }, message: string): null {
     const { line, col } = this.#lines.linePos(at.offset)
     this.mistakes.push({ line: Math.max(1, line), column: Math.max(1, col), message })
     return null
   }
 
-  /** The fields of a mapping; unknown ones and those that stand twice are mistakes. Null: it is none. */
+  /** The fields of a mapping; unknown and duplicate ones are mistakes. Null where it is not a mapping. */
   fields(field: Field, known: readonly string[]): ReadonlyMap<string, Field> | null {
     const map = this.#plain(field)
     if (map === undefined) return null
@@ -72,7 +72,7 @@ export class TrustDocument {
     return found
   }
 
-  /** The entries of a list; null where it is none. */
+  /** The entries of a list; null where it is not a list. */
   list(field: Field): readonly Field[] | null {
     const node = this.#plain(field)
     if (node === undefined) return null
@@ -83,7 +83,7 @@ export class TrustDocument {
     })
   }
 
-  /** A string, as it stands. A number or word that YAML reads as something else must be quoted. */
+  /** A string. A number or word that YAML reads as something else must be quoted. */
   text(field: Field): string | null {
     const node = this.#plain(field)
     if (node === undefined) return null
@@ -113,19 +113,19 @@ export class TrustDocument {
 
 const offsetOf = (node: Node | null, field: Field) => ({ offset: node?.range?.[0] ?? field.offset })
 
-/** A number or word as it stands, that YAML reads as something else than text; null for anything else. */
+/** The source of a number or word that YAML does not read as text; null for anything else. */
 export function unquoted({ node }: Field): string | null {
   if (!isScalar(node) || isEmpty(node) || typeof node.value === 'string' || adornmentOf(node) !== null) return null
   return node.source ?? String(node.value)
 }
 
-/** The text of a field as it stands, right or not; null where there is none. */
+/** The text of a field, valid or not; null where there is none. */
 export const rawText = ({ node }: Field): string | null =>
   isScalar(node) && typeof node.value === 'string' ? node.value : null
 
 export const isList = ({ node }: Field): boolean => isSeq(node)
 
-/** Whether nothing stands there: `""`, `~` or no value at all. */
+/** Whether the value is `""`, `~` or missing. */
 export const isEmptyField = ({ node }: Field): boolean => isEmpty(node)
 
 export interface Opened {
@@ -164,12 +164,12 @@ export function openDocument(bytes: Uint8Array): Opened {
   // A parser that ran out of stack has said so once for each level.
   const tooDeep = document.errors.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
   const errors = tooDeep === undefined ? document.errors.filter(isOfSyntax) : [tooDeep]
-  const told = new Set<number>()
+  const reported = new Set<number>()
   for (const error of errors) {
     // What follows on a line that is not understood says nothing more.
     const { line } = lines.linePos(error.pos[0])
-    if (!told.has(line)) opened.fault({ offset: error.pos[0] }, syntaxFault(error, text))
-    told.add(line)
+    if (!reported.has(line)) opened.fault({ offset: error.pos[0] }, syntaxFault(error, text))
+    reported.add(line)
   }
   if (errors.length > 0) return { document: opened, root: null }
   visit(document, {
@@ -184,10 +184,10 @@ export function openDocument(bytes: Uint8Array): Opened {
   }
 }
 
-/** A tag that does not resolve is no fault of syntax: all tags are refused, with the other adornments. */
+/** An unknown tag is no fault of syntax: all tags are refused, with anchors and aliases. */
 const isOfSyntax = ({ code }: YAMLError): boolean => code !== 'TAG_RESOLVE_FAILED'
 
-/** What YAML allows beside a value and the trust file does not, or null: what a reviewer sees is what is meant. */
+/** The fault of an anchor, alias or tag, none of which the trust file allows; null for none. */
 function adornmentOf(node: Node): string | null {
   if (isAlias(node)) return `*${printable(node.source)}: anchors and aliases are not allowed, write the value out`
   if ('anchor' in node && node.anchor !== undefined)

@@ -1,4 +1,4 @@
-// Durations as the trust file and the CLI take them: Go's, with whole numbers of h, m, s in falling order. Pure.
+// Parses durations of the trust file and the CLI: Go's, with whole numbers of h, m and s in this order. Pure.
 
 import { isDigit } from '../protocol/characters.ts'
 import { type Seconds, seconds } from '../protocol/time.ts'
@@ -26,7 +26,7 @@ export function parseDuration(text: string): Seconds | null {
   return text !== '' && rest === '' ? seconds(total) : null
 }
 
-/** The duration that a declaration of ours or a default writes. Throws for what is none: that is a bug. */
+/** The duration of a text in the code, such as a default. Throws where it is invalid, which is a bug. */
 export function durationOf(text: string): Seconds {
   const duration = parseDuration(text)
   if (duration === null) throw new Error(`${text} is no duration`)

@@ -1,4 +1,4 @@
-// The trust file as declared: its top level and its tenants. A mode's own fields stand with the mode.
+// Declares the trust file: its top level and its tenants. The fields of a mode are declared in modes/.
 
 import { CLUSTERS } from './clusters.ts'
 import type { ObjectValue } from './declaration.ts'

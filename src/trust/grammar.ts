@@ -1,4 +1,4 @@
-// What single values of the trust file may be. Exact grammars, no patterns of the operator's own. Pure.
+// The grammars of single values in the trust file. Pure.
 
 import { everyCharacter, isDigit, isLetterOrDigit, isLowerOrDigit } from '../protocol/characters.ts'
 import { isTenantSlug, isTrustDomain } from '../protocol/spiffe-id.ts'
@@ -64,7 +64,7 @@ function isGoogleProject(text: string): boolean {
   return rest.length === 0 && (second === undefined ? isLabelName(first) : isSubdomain(first) && isLabelName(second))
 }
 
-/** An audience is compared byte for byte; only what could not be seen in a file is refused. */
+/** An audience is compared byte for byte; only characters that are invisible in a file are refused. */
 const isAudience = (text: string): boolean =>
   text.length >= 1 && text.length <= 255 && everyCharacter(text, (c) => c > ' ' && c <= '~')
 
@@ -89,7 +89,7 @@ function httpsFault(text: string): string | null {
   return url.pathname === (pathOf(text) || '/') ? null : 'has a path that would be read in another way'
 }
 
-/** RFC 6761, RFC 6762, ICANN's `internal`, and what private networks and clusters are named after. */
+/** RFC 6761, RFC 6762, ICANN's `internal`, and common names of private networks and clusters. */
 const PRIVATE_ZONES = ['localhost', 'local', 'internal', 'svc', 'lan', 'home', 'corp', 'intranet', 'private']
 
 /** Whether only a private network could answer at this address: an IP address or a name of no public zone. */
@@ -103,7 +103,7 @@ export function isPrivateAddress(text: string): boolean {
 const authorityOf = (url: string): string => url.slice('https://'.length).split('/', 1)[0] ?? ''
 const pathOf = (url: string): string => url.slice('https://'.length + authorityOf(url).length)
 
-// What the fields of the trust file hold, in words and for editors. Plain data: a Worker that decides has none of it.
+// The grammars with their words for messages and editors. Plain data, which the bundler leaves out of the Worker.
 
 export const SLUG = {
   what: '1 to 63 of a-z 0-9 -',

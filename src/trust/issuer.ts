@@ -1,4 +1,4 @@
-// Where a cluster's tokens come from: `issuer`, `eks` or `gke` of its entry → the exact `iss`. Pure.
+// Declares `issuer`, `eks` and `gke` of a cluster, and derives the exact `iss` of its tokens. Pure.
 
 import type { KubernetesMode } from '../protocol/modes.ts'
 import type { FieldsOf, Place, Value, ValueOf } from './declaration.ts'
@@ -46,7 +46,7 @@ export function originOf({ issuer, eks, gke }: FieldsOf<typeof ORIGIN_FIELDS>): 
   return value ? { ...place, value, mode: eks === undefined ? 'gke-oidc' : 'eks-oidc' } : null
 }
 
-/** Whose issuer it is, by the forms that EKS and GKE give theirs. */
+/** The mode, by the forms of EKS's and GKE's issuers. */
 function modeOf(issuer: string): KubernetesMode {
   if (issuer.startsWith(GKE_ISSUER)) return 'gke-oidc'
   const [oidc, eks, region = '', ...zone] = (URL.parse(issuer)?.host ?? '').split('.')

@@ -1,4 +1,4 @@
-// The JSON Schema (2020-12) of the trust file, for editors, made from its declaration; the compiler remains the judge.
+// Makes the JSON Schema (2020-12) of the trust file, for editors, from its declaration.
 
 import type { ObjectValue, Value } from './declaration.ts'
 

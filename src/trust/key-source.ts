@@ -1,4 +1,4 @@
-// Where an issuer's keys come from in the trust file: `jwksURI`, `jwksFile`, `caFile` and `binding` of its entry.
+// Declares and compiles where an issuer's keys come from: `jwksURI`, `jwksFile`, `caFile` and `binding`.
 
 import { quote } from '../protocol/characters.ts'
 import { TAG } from '../protocol/der.ts'

@@ -1,4 +1,4 @@
-// Reads the trust file by its declarations: each value held to its kind and grammar, every mistake put into words.
+// Reads the trust file by its declarations: checks each value by kind and grammar, and words every mistake.
 
 import { printable, quote } from '../protocol/characters.ts'
 import type { Result } from '../protocol/result.ts'
@@ -31,12 +31,12 @@ export class Reader {
     this.#readFile = readFile
   }
 
-  /** Notes a mistake; gives null, for the value that there is none of. */
+  /** Adds a mistake. Returns null, to stand for the value. */
   fault(at: Place, message: string): null {
     return this.#document.fault(at, message)
   }
 
-  /** What stands in `field`, held against its declaration. */
+  /** Reads `field` by its declaration. */
   read<V extends Value>(value: V, field: Field): Given<ValueOf<V>> {
     // `ValueOf` says of each kind what the methods below make of it.
     return this.#read(value, field) as Given<ValueOf<V>>
@@ -65,7 +65,7 @@ export class Reader {
 
   #text(field: Field, grammar: Grammar): string | null {
     const bare = unquoted(field)
-    // Quotes would only lead to the next mistake.
+    // To put it in quotes would only lead to this mistake.
     if (bare !== null && !grammar.allowed(bare))
       return this.fault(field, `${field.path} ${printable(bare)} ${faultOf(grammar, bare)}`)
     const text = this.#document.text(field)
@@ -139,7 +139,7 @@ export class Reader {
     return given(value.kind === 'duration' && text !== value.or ? durationOf(String(text)) : text)
   }
 
-  /** What an object says of its fields as a whole. */
+  /** Checks the rules of an object on its fields together. */
   #holdTogether(parent: Place, { oneOf, together, exclusive }: ObjectValue, read: Reading): void {
     const there = (names: readonly string[]) => names.map((name) => read[name]).filter((given) => given !== undefined)
     if (oneOf !== undefined) {
@@ -161,7 +161,7 @@ export class Reader {
   }
 }
 
-/** The values of a list that are right. */
+/** The valid values of a list. */
 export const valuesOf = <T>(given: Given<readonly Given<T>[]> | undefined): T[] =>
   (given?.value ?? []).flatMap(({ value }) => (value === null ? [] : [value]))
 

@@ -1,4 +1,4 @@
-// Whether somebody who is in may stay in: decided anew at every renewal and every connection. Pure.
+// Decides anew, at every renewal and connection, whether an enrollment is still authorized. Pure.
 
 import { type Outcome, refuse } from '../protocol/refusals.ts'
 import { type BanList, findBan } from './bans.ts'
@@ -6,14 +6,14 @@ import type { CompiledTrust } from './compiled.ts'
 import { type Decision, decide, tokenIdOf } from './decide.ts'
 import type { Claims } from './modes/registry.ts'
 
-/** An enrollment as it is remembered: what was proven, and the tenant that its certificates name. */
+/** What was proven at enrollment, and the tenant of its certificates. */
 export interface Enrolled {
   readonly enrollmentId: string
   readonly claims: Claims
   readonly tenant: string
 }
 
-/** What was proven then, held against the trust file and the bans of now. */
+/** Decides on the claims of the enrollment by today's trust file and bans. */
 export function reauthorize(trust: CompiledTrust, list: BanList, enrolled: Enrolled): Outcome<Decision> {
   const { claims, tenant, enrollmentId } = enrolled
   const decision = decide(trust, claims)

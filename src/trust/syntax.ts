@@ -1,4 +1,4 @@
-// Mistakes of YAML itself, in words that say what to write: the library's own are about its grammar.
+// Words mistakes in YAML syntax so that they say what to write.
 
 import type { YAMLError } from 'yaml'
 import { printable, quote } from '../protocol/characters.ts'

@@ -2,9 +2,9 @@
 
 import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import type { Claimed, TenantMappings } from '../claimed.ts'
 import type { ListValue, ObjectValue, ValueOf } from '../declaration.ts'
 import { AWS_ACCOUNT, AWS_REGION, IAM_ROLE, IAM_USER } from '../grammar.ts'
+import type { MappedIdentities, TenantMappings } from '../mapped-identities.ts'
 import { clientByIdentity, type TrustMode } from './mode.ts'
 
 export interface AwsClaims {
@@ -47,7 +47,7 @@ export const awsSts: TrustMode<AwsClaims, AwsTrust> = {
 
 export const AWS = {
   kind: 'object',
-  description: 'What of AWS may vouch.',
+  description: 'AWS STS.',
   default: {},
   fields: {
     regions: {
@@ -61,7 +61,7 @@ export const AWS = {
 
 export const AWS_MAPPINGS = {
   kind: 'list',
-  description: 'Callers that AWS vouches for; an account alone stands for all of it.',
+  description: 'AWS accounts, roles and users; an account alone means all of it.',
   default: [],
   of: {
     kind: 'object',
@@ -77,13 +77,13 @@ export const AWS_MAPPINGS = {
 type Mapping = ValueOf<(typeof AWS_MAPPINGS)['of']>
 
 export function compileAwsMappings(
-  claimed: Claimed,
+  mapped: MappedIdentities,
   tenants: readonly TenantMappings<ValueOf<typeof AWS_MAPPINGS>>[],
 ): AwsMapping[] {
   return tenants.flatMap(({ tenant, mappings }) =>
     (mappings.value ?? []).flatMap((entry) => {
       const mapping = entry.value && mappingOf(entry.value)
-      const isNew = mapping && tenant !== null && claimed.take(describe(mapping), tenant, entry)
+      const isNew = mapping && tenant !== null && mapped.add(describe(mapping), tenant, entry)
       return isNew ? [{ tenant, ...mapping }] : []
     }),
   )
@@ -101,7 +101,7 @@ function mappingOf({ account, role, user }: Mapping): Omit<AwsMapping, 'tenant'>
 const describe = ({ account, principal }: Omit<AwsMapping, 'tenant'>): string =>
   principal === null ? `AWS account ${account}` : `${principal.kind} ${principal.name} of AWS account ${account}`
 
-/** Whom a role or user of its own takes out of an account that is somebody else's. */
+/** The roles and users that go to another tenant than the rest of their account. */
 export const awsNotes = ({ awsMappings }: AwsTrust): string[] =>
   awsMappings
     .filter(({ principal }) => principal === null)

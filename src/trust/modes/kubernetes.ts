@@ -5,15 +5,15 @@ import type { KubernetesMode } from '../../protocol/modes.ts'
 import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import type { Seconds } from '../../protocol/time.ts'
-import type { Claimed, TenantMappings } from '../claimed.ts'
 import type { Given, ListValue, Place, ValueOf } from '../declaration.ts'
 import { NAME_IN_FILE, NAMESPACE, WORKLOAD_NAME } from '../grammar.ts'
 import type { KeyAccess } from '../key-source.ts'
+import type { MappedIdentities, TenantMappings } from '../mapped-identities.ts'
 import type { Reader } from '../reader.ts'
 import type { TrustMode } from './mode.ts'
 
 export interface KubernetesClaims {
-  /** The mode of the registered cluster's kind, whatever mode the token was sent under. */
+  /** The mode of the registered cluster, whichever mode the token was sent under. */
   readonly mode: KubernetesMode
   readonly cluster: string
   readonly namespace: string
@@ -100,7 +100,7 @@ type Mapping = ValueOf<(typeof KUBERNETES_MAPPINGS)['of']>
 
 /** An entry of `clusters`, as mappings refer to it. */
 export interface ClusterEntry extends Place {
-  /** As it stands, right or not. */
+  /** Valid or not. */
   readonly name: string | null
   /** The Google Cloud project of a `gke:` entry. */
   readonly project: string | null
@@ -122,7 +122,7 @@ export function workloadOf(fields: {
 /** `bootstrapTenant` null: it is a mistake, and nothing can clash with it. */
 export function compileKubernetesMappings(
   reader: Reader,
-  claimed: Claimed,
+  mapped: MappedIdentities,
   clusters: readonly ClusterEntry[],
   bootstrapTenant: string | null,
   tenants: readonly TenantMappings<ValueOf<typeof KUBERNETES_MAPPINGS>>[],
@@ -131,7 +131,7 @@ export function compileKubernetesMappings(
     names.flatMap((cluster) => {
       if (tenant === null || workload === null) return []
       const identity = `${workload.namespace}/${workload.serviceAccount} of cluster ${cluster}`
-      return claimed.take(identity, tenant, at) ? [{ tenant, cluster, ...workload }] : []
+      return mapped.add(identity, tenant, at) ? [{ tenant, cluster, ...workload }] : []
     })
   return [
     ...clusters.flatMap((entry) => take(entry, bootstrapTenant, entry.workload, namesOf([entry]))),
@@ -165,7 +165,7 @@ function named(reader: Reader, { cluster, project }: Mapping, clusters: readonly
   return found
 }
 
-/** What is right but worth seeing: clusters that nobody can enroll from, and such as only `muster dev` reaches. */
+/** Notes on clusters that nobody can enroll from, and on those that only `muster dev` reaches. */
 export const kubernetesNotes = ({ clusters, kubernetesMappings }: KubernetesTrust): string[] => [
   ...clusters
     .filter(({ name }) => !kubernetesMappings.some(({ cluster }) => cluster === name))

@@ -1,23 +1,23 @@
-// What the trust file must say of a mode: one file a mode in this folder, listed in registry.ts.
+// The interface of a mode in the trust file. One file a mode in this folder, listed in registry.ts.
 
 import type { Outcome } from '../../protocol/refusals.ts'
 
-/** Whoever proved itself, as the trust file places it. */
+/** Tenant and names of a proven caller, by the trust file. */
 export interface Placement {
   readonly tenant: string
   /** Null where the mode attests no runner ID. */
   readonly runnerId: string | null
-  /** As `MODES` says: AWS account, cluster name or empty. */
+  /** AWS account, cluster name or empty, as the row of `MODES` says. */
   readonly source: string
-  /** What the operator knows the caller by: ARN, `sub`, token id. */
+  /** ARN, `sub` or token id. */
   readonly identity: string
 }
 
-/** `C`: what the mode proves. `T`: the part of the compiled trust file that is the mode's own. */
+/** `C`: the mode's claims. `T`: its part of the compiled trust file. */
 export interface TrustMode<C, T> {
-  /** Whether there is such a tenant is for `decide` to say. */
+  /** `decide` checks that the tenant exists. */
   readonly place: (trust: T, claims: C) => Outcome<Placement>
-  /** What counts as one client in a rate limit. */
+  /** The key that a caller counts under in a rate limit. */
   readonly clientOf: (claims: C, placement: Placement) => string
 }
 

@@ -1,4 +1,4 @@
-// Every mode by name, as the trust file knows it: the compiler demands a line for each row of `MODES`.
+// Every mode's part of the trust file, by name. The compiler demands a line for each row of `MODES`.
 
 import type { ProvenMode } from '../../protocol/modes.ts'
 import { type AwsTrust, awsSts } from './aws-sts.ts'
@@ -21,7 +21,7 @@ export const TRUST_MODES = {
   provisioned,
 } as const satisfies Record<ProvenMode, TrustMode<never, ModeTrust>>
 
-/** What an attestor may have proven: facts, never an identity. It is kept and decided anew for an enrollment's life. */
+/** What an attestor proved: facts, never an identity. Kept with the enrollment and decided on anew at each use. */
 export type Claims = {
   [M in ProvenMode]: (typeof TRUST_MODES)[M] extends TrustMode<infer C, never> ? C : never
 }[ProvenMode]

@@ -1,4 +1,4 @@
-// The mappings of each tenant in the trust file, and the rule that one identity has one tenant.
+// Collects the identities that the trust file maps to tenants: one identity has one tenant.
 
 import { quote } from '../protocol/characters.ts'
 import type { Given, Place } from './declaration.ts'
@@ -6,13 +6,13 @@ import type { Reader } from './reader.ts'
 
 /** What one entry under `tenants` says of one mode. */
 export interface TenantMappings<M> {
-  /** Null: its slug is a mistake, and nothing can clash with it. */
+  /** Null: its slug is a mistake, so nothing is mapped. */
   readonly tenant: string | null
   readonly mappings: Given<M>
 }
 
-/** Identities that were mapped so far. */
-export class Claimed {
+/** The identities mapped so far. */
+export class MappedIdentities {
   readonly #tenants = new Map<string, { readonly tenant: string; readonly path: string }>()
   readonly #reader: Reader
 
@@ -20,8 +20,8 @@ export class Claimed {
     this.#reader = reader
   }
 
-  /** Whether the identity is new; the same one for the same tenant counts once, for another it is a mistake. */
-  take(identity: string, tenant: string, { path, offset }: Place): boolean {
+  /** Whether the identity is new. A second mapping to the same tenant is ignored, one to another tenant is a mistake. */
+  add(identity: string, tenant: string, { path, offset }: Place): boolean {
     const taken = this.#tenants.get(identity)
     if (taken === undefined) this.#tenants.set(identity, { tenant, path })
     else if (taken.tenant !== tenant) {
