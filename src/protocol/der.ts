@@ -147,6 +147,10 @@ function readOid(contents: Bytes): string | null {
   return fresh && text !== '' ? text : null
 }
 
+/** Whether `element` is a SEQUENCE, of `length` elements where that is given. */
+export const isSequence = (element: Element | null | undefined, length?: number): element is Element =>
+  element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
+
 /** The OID in dotted form, or null for any other element. */
 export const oidOf = (element: Element | undefined): string | null =>
   element?.tag === TAG.oid ? readOid(element.contents) : null

@@ -1,10 +1,9 @@
 // The reasons of refusals, for operators: the code that the caller gets, what happened and what to do.
 // Their names are stable, since logs, the event table and alerts use them.
 
-import type { RefusalCode } from './refusals.ts'
-
 interface ReasonEntry {
-  readonly code: RefusalCode
+  /** What the caller gets; the type `RefusalCode` is the union of all. */
+  readonly code: string
   /** What happened, and what to do. */
   readonly advice: string
 }

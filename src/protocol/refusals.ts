@@ -1,25 +1,11 @@
-// Refusals: the closed set of codes, and the one switch that turns a refusal into a problem document (RFC 9457).
+// Refusals as values, and the one switch over their codes that turns a refusal into a problem document (RFC 9457).
 
 import { REASONS, type Reason } from './reasons.ts'
 import { err, type Result } from './result.ts'
 import { type EpochSeconds, rfc3339, type Seconds, seconds } from './time.ts'
 
-export type RefusalCode =
-  | 'request_malformed'
-  | 'request_too_large'
-  | 'media_type_unsupported'
-  | 'csr_invalid'
-  | 'nonce_mismatch'
-  | 'attestation_invalid'
-  | 'renewal_window_passed'
-  | 'reattestation_required'
-  | 'banned'
-  | 'rate_limited'
-  | 'keys_unavailable'
-  | 'upstream_unavailable'
-  | 'not_configured'
-  | 'not_found'
-  | 'internal'
+/** What callers get in place of a reason. `answerOf` has one case for each. */
+export type RefusalCode = (typeof REASONS)[Reason]['code']
 
 /** Short texts about a request, for operators. */
 export type Labels = Readonly<Record<string, string>>

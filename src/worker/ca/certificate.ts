@@ -2,7 +2,7 @@
 // issuer and use, and inspect.ts compares what the CA made.
 
 import { type Bytes, equalBytes } from '../../protocol/bytes.ts'
-import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
+import { bitsOf, type Element, isSequence, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { CERTIFICATE_BYTES } from '../../protocol/limits.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import { type Extensions, readExtensions } from './extensions.ts'
@@ -92,9 +92,7 @@ export function readCertificate(der: Bytes): Certificate | null {
 }
 
 const sequenceOf = (element: Element | null | undefined, length?: number): readonly Element[] | null =>
-  element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
-    ? element.children
-    : null
+  isSequence(element, length) ? element.children : null
 
 const isSerial = (contents: Bytes): boolean => {
   const first = contents[0] as number

@@ -3,7 +3,7 @@
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { sha256Hex } from '../../protocol/bytes.ts'
-import { bitsOf, type Element, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
+import { bitsOf, type Element, isSequence, oidOf, parseDer, smallIntegerOf, TAG } from '../../protocol/der.ts'
 import { CSR_BYTES } from '../../protocol/limits.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parsePem } from '../../protocol/pem.ts'
@@ -68,9 +68,6 @@ export async function readCsr(pem: string): Promise<Outcome<CertificateRequest>>
 }
 
 const invalid = (detail: string) => refuse('csr_invalid', { detail: `csr: ${detail}` })
-
-const isSequence = (element: Element | undefined, length?: number): element is Element =>
-  element?.tag === TAG.sequence && (length === undefined || element.children.length === length)
 
 /** The one value of the one challengePassword. Other attributes must be well formed and are ignored. */
 function readChallenge(attributes: readonly Element[]): Result<string, string> {

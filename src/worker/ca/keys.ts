@@ -1,7 +1,7 @@
 // Imports the CA's private key (PKCS#8 PEM, EC P-256 or P-384), and derives HMAC keys from its secret.
 
 import { type Bytes, utf8 } from '../../protocol/bytes.ts'
-import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
+import { isSequence, oidOf, parseDer, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import { parsePemFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -53,7 +53,7 @@ function otherForm(label: string | undefined): string {
 function curveOf(der: Bytes): Curve | null {
   const info = parseDer(der)
   const [version, algorithm] = info?.children ?? []
-  if (info?.tag !== TAG.sequence || version?.tag !== TAG.integer || algorithm?.tag !== TAG.sequence) return null
+  if (!isSequence(info) || version?.tag !== TAG.integer || !isSequence(algorithm)) return null
   if (oidOf(algorithm.children[0]) !== OID.ecPublicKey) return null
   const curve = oidOf(algorithm.children[1])
   return curve === OID.p256 ? 'P-256' : curve === OID.p384 ? 'P-384' : null

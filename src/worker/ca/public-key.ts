@@ -1,7 +1,7 @@
 // Parses EC public keys (SubjectPublicKeyInfo, RFC 5480), and verifies with those of runners, which are P-256.
 
 import { type Bytes, sha256 } from '../../protocol/bytes.ts'
-import { bitsOf, oidOf, parseDer, TAG } from '../../protocol/der.ts'
+import { bitsOf, isSequence, oidOf, parseDer } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Key } from './keys.ts'
 
@@ -31,9 +31,9 @@ const CURVES: Readonly<Record<string, Curve>> = {
  */
 export function ecPublicKeyOf(spki: Bytes): EcPublicKey | null {
   const info = parseDer(spki)
-  const [algorithm, bits, ...more] = info?.children ?? []
-  const [type, parameters, ...others] = algorithm?.children ?? []
-  if (info?.tag !== TAG.sequence || algorithm?.tag !== TAG.sequence || more.length > 0 || others.length > 0) return null
+  const [algorithm, bits] = isSequence(info, 2) ? info.children : []
+  const [type, parameters, ...others] = isSequence(algorithm) ? algorithm.children : []
+  if (others.length > 0) return null
   const curve = CURVES[oidOf(parameters) ?? '']
   const point = bitsOf(bits)
   if (oidOf(type) !== OID.ecPublicKey || curve === undefined || point === null) return null

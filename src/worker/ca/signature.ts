@@ -1,7 +1,7 @@
 // Verifies certificate signatures with the keys of CAs, by WebCrypto alone.
 
 import type { Bytes } from '../../protocol/bytes.ts'
-import { oidOf, parseDer, TAG } from '../../protocol/der.ts'
+import { isSequence, oidOf, parseDer, TAG } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Certificate, SignatureAlgorithm } from './certificate.ts'
 import { type EcPublicKey, ecPublicKeyOf } from './public-key.ts'
@@ -69,7 +69,7 @@ const rsaHashOf = ({ oid, parameters }: SignatureAlgorithm): string | null =>
  */
 export function signatureToRaw(der: Bytes, size: number): Bytes | null {
   const sequence = parseDer(der)
-  if (sequence?.tag !== TAG.sequence || sequence.children.length !== 2) return null
+  if (!isSequence(sequence, 2)) return null
   const raw = new Uint8Array(size * 2)
   for (const [i, { tag, contents }] of sequence.children.entries()) {
     const first = contents[0] as number
