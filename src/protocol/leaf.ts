@@ -32,7 +32,7 @@ export interface LeafSubject {
 /** The content and the subject of a leaf. */
 export type Leaf = LeafContent & LeafSubject
 
-/** A leaf that this CA issued, as somebody presents it. Only `hasSigned` proves that whoever does holds its key. */
+/** A presented leaf that this CA issued. Whether the presenter holds its key, only `hasSigned` proves. */
 export interface VerifiedLeaf {
   readonly leaf: Leaf
   /** End of the issuing certificate, which no grace extends. */

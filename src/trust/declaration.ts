@@ -9,9 +9,9 @@ export interface Grammar {
   /** To follow "must be" in a message. */
   readonly what: string
   readonly allowed: (text: string) => boolean
-  /** The very thing that is wrong, to follow the value, where `what` would say too little. */
+  /** The exact fault, to follow the value in a message, where `what` would say too little. */
   readonly fault?: (text: string) => string | null
-  /** Keywords of JSON Schema that say about the same: the compiler remains the judge. */
+  /** Keywords of JSON Schema that come close. The compiler decides. */
   readonly schema: { readonly pattern?: string; readonly maxLength?: number }
 }
 
@@ -19,7 +19,7 @@ interface About {
   /** For editors. */
   readonly description?: string
   readonly required?: true
-  /** As it would stand in the file. */
+  /** As it would be written in the file. */
   readonly default?: Default
   /** An empty value counts as none. */
   readonly emptyable?: true
@@ -34,12 +34,12 @@ export interface ChoiceValue extends About {
   readonly kind: 'choice'
   readonly of: readonly string[]
 }
-/** Bounds are inclusive and as they would stand in the file. */
+/** Bounds are inclusive, and written as in the file. */
 export interface DurationValue extends About {
   readonly kind: 'duration'
   readonly least: string
   readonly most: string
-  /** A word that may stand in place of a duration. */
+  /** A word that is allowed in place of a duration. */
   readonly or?: string
 }
 /** The path of a file; what is read is what `parse` makes of the file's content. The error follows the path. */
@@ -50,7 +50,7 @@ export interface FileValue extends About {
 export interface ListValue extends About {
   readonly kind: 'list'
   readonly of: Value
-  /** One entry may stand by itself; then an empty list is a mistake. */
+  /** A single entry is allowed without a list; then an empty list is a mistake. */
   readonly orOne?: true
 }
 export interface ObjectValue extends About {
@@ -65,7 +65,7 @@ export interface ObjectValue extends About {
 }
 export type Value = TextValue | ChoiceValue | DurationValue | FileValue | ListValue | ObjectValue
 
-/** A place in the file: how it is called in messages, and where a fault of it points. */
+/** A place in the file: its path for messages, and its offset for line and column. */
 export interface Place {
   readonly path: string
   readonly offset: number
@@ -73,13 +73,13 @@ export interface Place {
 
 /** What was read in one place. */
 export interface Given<T> extends Place {
-  /** Null: it is a mistake, which was noted. */
+  /** Null: a mistake, which was added to the list. */
   readonly value: T | null
-  /** A text as it stands, right or not. */
+  /** The text, valid or not. */
   readonly raw: string | null
 }
 
-/** What is read of a value that is as declared. */
+/** The type of a valid value. */
 export type ValueOf<V> = V extends { kind: 'text' }
   ? string
   : V extends { kind: 'choice'; of: readonly (infer C)[] }
@@ -94,7 +94,7 @@ export type ValueOf<V> = V extends { kind: 'text' }
             ? FieldsOf<F>
             : never
 
-/** The fields of an object; undefined: left out, where that is right and there is no default. */
+/** The fields of an object. Undefined: an optional field without a default that was left out. */
 export type FieldsOf<F> = {
   readonly [N in keyof F]:
     | Given<ValueOf<F[N]>>

@@ -161,7 +161,7 @@ export function openDocument(bytes: Uint8Array): Opened {
   if (second !== undefined)
     opened.fault({ offset: second.range[0] }, 'a second document begins here: one file, one document')
   if (document.directives.yaml.version !== '1.2') opened.fault({ offset: 0 }, '%YAML: the file is read as YAML 1.2')
-  // A parser that ran out of stack has said so once for each level.
+  // A parser that runs out of stack reports it once for each level.
   const tooDeep = document.errors.find(({ code }) => code === 'RESOURCE_EXHAUSTION')
   const errors = tooDeep === undefined ? document.errors.filter(isOfSyntax) : [tooDeep]
   const reported = new Set<number>()

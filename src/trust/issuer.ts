@@ -4,7 +4,7 @@ import type { KubernetesMode } from '../protocol/modes.ts'
 import type { FieldsOf, Place, Value, ValueOf } from './declaration.ts'
 import { AWS_REGION, EKS_ID, GKE_CLUSTER, GOOGLE_LOCATION, GOOGLE_PROJECT, ISSUER, isAwsRegion } from './grammar.ts'
 
-/** `value`: the issuer, byte for byte. The place is where it stands, or what it was derived from. */
+/** `value`: the issuer, byte for byte. The place is that of `issuer`, `eks` or `gke`. */
 export interface Origin extends Place {
   readonly value: string
   readonly mode: KubernetesMode

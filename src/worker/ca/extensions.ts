@@ -103,7 +103,7 @@ function basicConstraintsOf({ tag, children }: Element): { ca: boolean; pathLeng
 
 function keyUsageOf({ tag, contents }: Element): number | null {
   const [, first, second = 0] = contents
-  // At least one bit is set where the extension stands (§4.2.1.3); nine are defined.
+  // The extension has at least one bit set (§4.2.1.3); nine are defined.
   if (tag !== TAG.bitString || first === undefined || contents.length > 3) return null
   let usage = 0
   for (let bit = 0; bit < 9; bit++) {

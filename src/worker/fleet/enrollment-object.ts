@@ -138,7 +138,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
-    // 1005 and 1006 stand for "no code" and may not be sent (RFC 6455 §7.4.1).
+    // 1005 and 1006 mean that there was no code, and must not be sent (RFC 6455 §7.4.1).
     socket.close(code === 1005 || code === 1006 ? 1000 : code)
   }
 

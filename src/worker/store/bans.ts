@@ -1,4 +1,4 @@
-// Table `ban`: whom operators cut off, and the live enrollments that have yet to be checked against it.
+// Table `ban`: the bans of operators, and the live enrollments that have yet to be checked against them.
 
 import { and, asc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm'
 import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
