@@ -2,7 +2,7 @@
 // Says how long each step took, whether a tunnel was lost, and what memory workerd had.
 
 import { readdirSync, readFileSync } from 'node:fs'
-import { type RunningEdge, startEdge } from '../test/end-to-end/edge.ts'
+import { type EdgeProcess, startEdgeProcess } from '../test/end-to-end/edge.ts'
 import { type FleetClient, fleetClient, type Identity, type Tunnel } from '../test/end-to-end/fleet-client.ts'
 
 const AT_ONCE = 16
@@ -13,7 +13,7 @@ interface Live {
 }
 
 const count = Number(process.argv[2] ?? 1000)
-const edge = await startEdge()
+const edge = await startEdgeProcess()
 const client = fleetClient(edge)
 try {
   const idle = memoryOf(edge)
@@ -71,7 +71,7 @@ async function timed<T>(what: string, work: () => Promise<T>): Promise<T> {
 }
 
 /** Resident memory of every workerd under the edge, in MiB. */
-function memoryOf({ pid }: RunningEdge): number {
+function memoryOf({ pid }: EdgeProcess): number {
   const status = (of: string) => {
     try {
       return readFileSync(`/proc/${of}/status`, 'utf8')

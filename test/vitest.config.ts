@@ -34,6 +34,8 @@ export default defineConfig({
         root: path('..'),
         test: {
           name: 'node',
+          isolate: false,
+          setupFiles: [path('node-setup.ts')],
           include: ['test/{cli,node,runner,end-to-end}/**/*.test.ts', 'test/fakes/sts.test.ts', 'test/house.test.ts'],
           testTimeout: 30_000,
           hookTimeout: 60_000,

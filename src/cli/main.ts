@@ -12,6 +12,7 @@ if (process.argv[2] === 'runner') {
   module.flushCompileCache?.()
   await runRunner(process.argv.slice(3))
 } else {
-  const { runProgram } = await import('./program.ts')
-  await runProgram()
+  const { runProgram, watchOutput } = await import('./program.ts')
+  watchOutput()
+  await runProgram(process.argv.slice(2))
 }

@@ -37,22 +37,25 @@ program.addCommand(
   new Command('runner').summary('enroll this machine, keep its certificate alive, hold its tunnel open'),
 )
 
-/** Runs the command that the arguments name. */
-export async function runProgram(): Promise<void> {
-  process.stdout.on('error', (error) => {
-    // Whoever read enough (`head`) is gone; a full disk is another thing.
-    if (codeOf(error) === 'EPIPE') return
-    process.stderr.write(`muster: the output cannot be written: ${codeOf(error)}\n`)
-    process.exitCode = 1
-  })
+/** Runs the command that the words after `muster` name. A refusal is a line on stderr and exit code 1. */
+export async function runProgram(words: readonly string[]): Promise<void> {
   try {
-    await program.parseAsync()
+    await program.parseAsync(words, { from: 'user' })
   } catch (error) {
     const line = refusalOf(error)
     if (line === null) throw error
     process.stderr.write(`muster: ${line}\n`)
     process.exitCode = 1
   }
+}
+
+/** Whoever read enough of the output (`head`) is gone, which is no mistake; a full disk is one. */
+export function watchOutput(): void {
+  process.stdout.on('error', (error) => {
+    if (codeOf(error) === 'EPIPE') return
+    process.stderr.write(`muster: the output cannot be written: ${codeOf(error)}\n`)
+    process.exitCode = 1
+  })
 }
 
 /** What a person can act on. Null: a bug, whose place in the code is worth more than a line. */

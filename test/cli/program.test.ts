@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { PROJECT, runMuster } from '../end-to-end/edge.ts'
+import { runMuster, spawnMuster } from '../end-to-end/muster.ts'
+import { PROJECT } from '../end-to-end/processes.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-refusals-'))
 const path = (name: string): string => join(scratch, name)
@@ -50,10 +51,32 @@ describe.concurrent('is refused in one line', () => {
     [['ca', 'init', '--dir', ''], '""'],
     [['ca', 'show', '--dir', path('file')], path('file')],
   ])('a folder of no use: muster %j', async (args, value) => {
-    const { code, stdout, stderr } = await runMuster(args)
+    // `dev` takes the signals of the process that it is in.
+    const { code, stdout, stderr } = await (args[0] === 'dev' ? spawnMuster : runMuster)(args)
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(stderr).toMatch(/^muster: [^\n]+\n$/)
     expect(stderr).toContain(value)
+  })
+})
+
+describe.concurrent('as a process', () => {
+  test.each([
+    'dev',
+    'ca init',
+    'ca issue',
+    'ca rotate prepare',
+    'ca show',
+    'trust check',
+    'token mint',
+    'ban',
+    'unban',
+    'bans',
+    'drain',
+    'events',
+    'explain',
+  ])('muster %s is the same', async (name) => {
+    const args = [...name.split(' '), '--help']
+    expect(await spawnMuster(args)).toEqual(await runMuster(args))
   })
 })
 
@@ -69,7 +92,7 @@ test('a reader that has read enough is no mistake, a full disk is', () => {
 })
 
 test('the version is the package’s', async () => {
-  expect(await runMuster(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' })
+  expect(await spawnMuster(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' })
 })
 
 test('help names a command’s own options before those of every command', async () => {

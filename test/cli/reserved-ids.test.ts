@@ -7,7 +7,8 @@ import { withDatabase } from '../../src/cli/store/database.ts'
 import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { insertToken, revokeToken } from '../../src/worker/store/tokens.ts'
-import { type RunningEdge, runMuster, startEdge } from '../end-to-end/edge.ts'
+import { type RunningEdge, startEdge } from '../end-to-end/edge.ts'
+import { runMuster } from '../end-to-end/muster.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'muster-reserved-'))
 const file = (name: string, text: string): string => {

@@ -1,9 +1,9 @@
 // `muster trust` as an operator uses it, and as wrangler does before a deploy.
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { PROJECT, runMuster } from '../end-to-end/edge.ts'
+import { runMuster, spawnMuster } from '../end-to-end/muster.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'muster-trust-'))
 const write = (name: string, text: string): string => {
@@ -71,7 +71,7 @@ test('a file that is not there is one line that says how to name another', async
 
 test('muster dev does not start on a broken file and names every mistake', async () => {
   const path = write('broken.yaml', BROKEN)
-  const { code, stderr } = await runMuster([
+  const { code, stderr } = await spawnMuster([
     'dev',
     '--port',
     '0',
@@ -88,12 +88,11 @@ test('muster dev does not start on a broken file and names every mistake', async
 
 test('build leaves no earlier good file behind for a broken one', async () => {
   const checkout = mkdtempSync(join(tmpdir(), 'muster-build-'))
-  for (const name of ['src', 'package.json']) cpSync(join(PROJECT, name), join(checkout, name), { recursive: true })
-  symlinkSync(join(PROJECT, 'node_modules'), join(checkout, 'node_modules'))
   const compiled = join(checkout, '.muster/trust.json')
+  const buildAsItIs = () => runMuster(['trust', 'build'], { cwd: checkout })
   const build = (text: string) => {
     writeFileSync(join(checkout, 'trust.yaml'), text)
-    return runMuster(['trust', 'build'], {}, checkout)
+    return buildAsItIs()
   }
   expect((await build('tenants: [{slug: a}]')).code).toBe(0)
   expect(JSON.parse(readFileSync(compiled, 'utf8'))).toMatchObject({ version: 1, tenants: ['a', 'default'] })
@@ -101,7 +100,7 @@ test('build leaves no earlier good file behind for a broken one', async () => {
   expect(existsSync(compiled)).toBe(false)
   expect((await build('tenants: [{slug: a}]')).code).toBe(0)
   rmSync(join(checkout, 'trust.yaml'))
-  expect((await runMuster(['trust', 'build'], {}, checkout)).code).toBe(1)
+  expect((await buildAsItIs()).code).toBe(1)
   expect(existsSync(compiled)).toBe(false)
 })
 

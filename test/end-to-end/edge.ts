@@ -1,15 +1,15 @@
-// Starts `muster dev` as a process, as an operator would, for tests from outside. Not a test itself.
-import { type ChildProcess, spawn } from 'node:child_process'
+// Starts local edges for tests from outside: in this process, which is quick, or as `muster dev`. Not a test itself.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
+import { startEdge as startLocalEdge } from '../../src/cli/edge/start.ts'
+import { readTrust } from '../../src/cli/operator/trust-file.ts'
 import { minutes } from '../../src/protocol/time.ts'
 import type { CompiledTrust } from '../../src/trust/compiled.ts'
 import type { Cluster } from '../../src/trust/modes/kubernetes.ts'
-
-export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
+import { type Finished, MAIN, runMuster } from './muster.ts'
+import { closeInTheEnd, spawnNode } from './processes.ts'
 
 export interface RunningEdge {
   readonly url: string
@@ -17,20 +17,20 @@ export interface RunningEdge {
   /** Path of what a client must trust for `tlsUrl`. */
   readonly caFile: string
   readonly persistTo: string
-  readonly pid: number
-  /** Everything that it wrote after the ready line, a line each. */
+  /** What it logged, a line each. */
   readonly lines: readonly string[]
-  /** Runs another command of `muster` on the same state and trust file. */
+  /** Runs another command of `muster`, in this process, on the same state and trust file. */
   readonly muster: (...args: string[]) => Promise<Finished>
-  /** SIGTERM; gives the exit code. The state is kept where `persistTo` was given. */
-  readonly stop: () => Promise<number | null>
-  readonly kill9: () => Promise<void>
+  /** The state is kept where `persistTo` was given. */
+  readonly stop: () => Promise<unknown>
 }
 
-export interface Finished {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
+export interface EdgeProcess extends RunningEdge {
+  readonly pid: number
+  /** SIGTERM; gives the exit code. */
+  readonly stop: () => Promise<number | null>
+  /** The state is kept. */
+  readonly kill9: () => Promise<void>
 }
 
 export interface EdgeSetup {
@@ -41,26 +41,57 @@ export interface EdgeSetup {
   readonly outbound?: Readonly<Record<string, string>>
   /** State of an earlier edge; default: a new folder, removed on `stop`. */
   readonly persistTo?: string
-  readonly args?: readonly string[]
-  readonly env?: Readonly<Record<string, string>>
 }
 
-/** Resolves with the ready line; rejects with what was said where it exits before. */
-export async function startEdge(setup: EdgeSetup = {}): Promise<RunningEdge> {
+function prepare(setup: EdgeSetup) {
   const scratch = mkdtempSync(join(tmpdir(), 'muster-edge-'))
   const persistTo = setup.persistTo ?? join(scratch, 'state')
-  const trustFile = join(scratch, 'trust.yaml')
-  writeFileSync(trustFile, setup.trust ?? 'tenants:\n  - slug: acme\n')
-  const shared = ['--persist-to', persistTo, '--trust', trustFile]
+  const trust = join(scratch, 'trust.yaml')
+  writeFileSync(trust, setup.trust ?? 'tenants:\n  - slug: acme\n')
+  const shared = ['--persist-to', persistTo, '--trust', trust]
+  return {
+    persistTo,
+    trust,
+    shared,
+    lines: [] as string[],
+    muster: (...words: string[]) => runMuster([...words, ...shared]),
+    clean: () => rmSync(scratch, { recursive: true, force: true }),
+  }
+}
+
+/** An edge in this process. */
+export async function startEdge(setup: EdgeSetup = {}): Promise<RunningEdge> {
+  const { persistTo, trust, lines, muster, clean } = prepare(setup)
+  const edge = await startLocalEdge({
+    port: 0,
+    tlsPort: 0,
+    persistTo,
+    trust: await readTrust(trust),
+    variables: setup.vars ?? {},
+    origins: new Map(Object.entries(setup.outbound ?? {}).map(([host, url]) => [host, new URL(url)])),
+    rateLimits: false,
+    log: (_, message) => lines.push(message),
+  })
+  const isOver = closeInTheEnd(edge.stop)
+  const stop = async () => {
+    isOver()
+    await edge.stop()
+    clean()
+  }
+  return { ...edge, persistTo, lines, muster, stop }
+}
+
+/** `muster dev` as an operator starts it. Resolves with the ready line; rejects with what was said where it ends first. */
+export async function startEdgeProcess(setup: EdgeSetup = {}, more: readonly string[] = []): Promise<EdgeProcess> {
+  const { persistTo, shared, lines, muster, clean } = prepare(setup)
   const args = [
     ...['dev', '--json', '--port', '0', '--tls-port', '0', ...shared],
     ...Object.entries(setup.vars ?? {}).flatMap(([key, value]) => ['--var', `${key}=${value}`]),
     ...Object.entries(setup.outbound ?? {}).flatMap(([host, url]) => ['--outbound', `${host}=${url}`]),
-    ...(setup.args ?? []),
+    ...more,
   ]
-  const child = spawnMuster(args, setup.env)
+  const child = spawnNode(MAIN, args, { stderr: 'pipe' })
   const exited = new Promise<number | null>((resolve) => child.on('close', resolve))
-  const lines: string[] = []
   let complaint = ''
   child.stderr?.on('data', (chunk) => {
     complaint += chunk
@@ -73,56 +104,22 @@ export async function startEdge(setup: EdgeSetup = {}): Promise<RunningEdge> {
     exited.then((code) => reject(new Error(`muster dev ended with ${code}: ${complaint}`)))
   })
   lines.shift()
-  const clean = () => rmSync(scratch, { recursive: true, force: true })
+  const end = (signal: NodeJS.Signals) => {
+    child.kill(signal)
+    return exited
+  }
   return {
     ...JSON.parse(ready),
     persistTo,
-    pid: child.pid as number,
     lines,
-    muster: (...words) => runMuster([...words, ...shared], setup.env),
-    stop: async () => {
-      child.kill('SIGTERM')
-      const code = await exited
-      clean()
-      return code
-    },
-    kill9: async () => {
-      child.kill('SIGKILL')
-      await exited
-    },
+    muster,
+    pid: child.pid as number,
+    stop: () => end('SIGTERM').finally(clean),
+    kill9: async () => void (await end('SIGKILL')),
   }
 }
 
-/** Runs `muster` to its end. */
-export async function runMuster(
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-  cwd = PROJECT,
-): Promise<Finished> {
-  const child = spawnMuster(args, env, cwd)
-  const output = { stdout: '', stderr: '' }
-  child.stdout?.on('data', (chunk) => {
-    output.stdout += chunk
-  })
-  child.stderr?.on('data', (chunk) => {
-    output.stderr += chunk
-  })
-  const code = await new Promise<number | null>((resolve) => child.on('close', resolve))
-  return { code, ...output }
-}
-
-const spawnMuster = (
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-  cwd = PROJECT,
-): ChildProcess =>
-  spawn(process.execPath, [join(cwd, 'src/cli/main.ts'), ...args], {
-    cwd,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...env },
-  })
-
-/** A compiled trust file with these clusters, for an edge started in this process. */
+/** A compiled trust file with these clusters, for an edge with another Worker in it. */
 export const trustOf = (clusters: readonly Pick<Cluster, 'issuer' | 'ca'>[] = []): CompiledTrust => ({
   version: 1,
   hash: '',

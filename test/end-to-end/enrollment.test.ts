@@ -8,14 +8,16 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import type { Problem } from '../../src/protocol/refusals.ts'
 import { enrollBody, makeRequester, type Requester } from '../fakes/requester.ts'
-import { type RunningEdge, startEdge } from './edge.ts'
+import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from './edge.ts'
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0
+let killed: EdgeProcess
 let edge: RunningEdge
 let dispatcher: Agent
 
 beforeAll(async () => {
-  edge = await startEdge()
+  killed = await startEdgeProcess()
+  edge = killed
   dispatcher = trusting(edge)
 })
 afterAll(async () => {
@@ -126,7 +128,7 @@ test('an edge that is killed in the middle of an enrollment gives the same enrol
   const { persistTo } = edge
   const cut = enroll(requester, token).catch(() => null)
   await new Promise((resolve) => setTimeout(resolve, 5))
-  await edge.kill9()
+  await killed.kill9()
   await cut
   await dispatcher.destroy()
   edge = await startEdge({ persistTo })

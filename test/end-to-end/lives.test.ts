@@ -10,8 +10,9 @@ import { epochMilliseconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { forgeCa, forgeLeaf, type Issuer, pem } from '../fakes/ca-forge.ts'
 import { makeRequester } from '../fakes/requester.ts'
-import { type RunningEdge, runMuster, startEdge } from './edge.ts'
+import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from './edge.ts'
 import { type FleetClient, fleetClient, type Identity } from './fleet-client.ts'
+import { runMuster } from './muster.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-lives-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
@@ -33,6 +34,7 @@ async function withEdge<T>(
 
 describe('on one edge with a CA of ours', () => {
   let issuer: Issuer
+  let killed: EdgeProcess
   let edge: RunningEdge
   let client: FleetClient
   let token: string
@@ -42,7 +44,8 @@ describe('on one edge with a CA of ours', () => {
     const root = await forgeCa()
     issuer = await forgeCa({ issuer: root })
     setup = { persistTo: path('one'), vars: { CA_KEY: issuer.keyPem, CA_CERT: issuer.pem + root.pem } }
-    edge = await startEdge(setup)
+    killed = await startEdgeProcess(setup)
+    edge = killed
     client = fleetClient(edge)
     token = (await client.mint('--runner-id', 'build-7')).token
   })
@@ -126,7 +129,7 @@ describe('on one edge with a CA of ours', () => {
       }
     })
     await sleep(500)
-    await edge.kill9()
+    await killed.kill9()
     const asking = await Promise.all(stuck)
     await client.close()
     edge = await startEdge(setup)

@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { PROJECT } from '../end-to-end/edge.ts'
+import { PROJECT } from '../end-to-end/processes.ts'
 
 /** Runs one check: it holds unless it throws. */
 export type Check = (sentence: string, work: () => Promise<void>) => Promise<void>

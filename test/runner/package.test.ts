@@ -1,10 +1,10 @@
 // What the package holds: JavaScript that runs without the checkout, small and quick enough to be on every machine.
 
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { PROJECT } from '../end-to-end/edge.ts'
+import { PROJECT, spawnNode } from '../end-to-end/processes.ts'
 import { FakeControlPlane } from '../fakes/control-plane.ts'
 
 const MEBIBYTE = 1024 * 1024
@@ -38,13 +38,13 @@ describe('the package', () => {
   })
 
   test('runs a runner to ready in under 90 MiB', async () => {
-    const runner = spawn(process.execPath, [join(built, 'cli/main.js'), 'runner'], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+    const runner = spawnNode(join(built, 'cli/main.js'), ['runner'], {
+      stderr: 'inherit',
       env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 't' },
     })
     try {
       let text = ''
-      for await (const chunk of runner.stdout) {
+      for await (const chunk of runner.stdout ?? []) {
         text += chunk
         if (text.includes('"state":"ready"')) break
       }

@@ -1,6 +1,6 @@
 // `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
@@ -12,15 +12,15 @@ import { connect, createServer, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/protocol/time.ts'
 import { Runner, RunnerError } from '../../src/runner/index.ts'
-import { PROJECT, type RunningEdge, startEdge } from '../end-to-end/edge.ts'
+import { type RunningEdge, startEdge } from '../end-to-end/edge.ts'
+import { MAIN } from '../end-to-end/muster.ts'
+import { spawnNode } from '../end-to-end/processes.ts'
 import { FakeControlPlane } from '../fakes/control-plane.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../fakes/issuer.ts'
 import { serveIssuer } from '../fakes/issuer-server.ts'
 import { fakeSts } from '../fakes/sts.ts'
 import { serveSts } from '../fakes/sts-server.ts'
 import type { Line } from './harness.ts'
-
-const MAIN = join(PROJECT, 'src/cli/main.ts')
 
 interface RunningRunner {
   readonly child: ChildProcess
@@ -37,8 +37,8 @@ afterEach(() => {
 })
 
 function run(env: Readonly<Record<string, string>>, args: readonly string[] = []): RunningRunner {
-  const child = spawn(process.execPath, [MAIN, 'runner', ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const child = spawnNode(MAIN, ['runner', ...args], {
+    stderr: 'inherit',
     env: { PATH: process.env.PATH ?? '', ...env },
   })
   children.push(child)
@@ -406,10 +406,9 @@ describe('against a control plane that is told what to do', () => {
       'RUNNER_ENROLL_URL must begin with https://: plain http is for this machine only',
       'RUNNER_ATTESTATION_MODE=bootstrap-token requires RUNNER_BOOTSTRAP_TOKEN',
     ])
-    const help = spawn(process.execPath, [MAIN, 'runner', '--help'], { stdio: ['ignore', 'pipe', 'inherit'] })
-    children.push(help)
+    const help = spawnNode(MAIN, ['runner', '--help'], { stderr: 'inherit' })
     let text = ''
-    for await (const chunk of help.stdout) text += chunk
+    for await (const chunk of help.stdout ?? []) text += chunk
     for (const word of ['RUNNER_ENROLL_URL', 'RUNNER_CA_PEM', '--mount', '78', 'RUNNER_ENROLL_URL=https']) {
       expect(text).toContain(word)
     }

@@ -8,7 +8,7 @@ import { makeFolder } from '../operator/files.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { type Migration, PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
-import { watch, workerdEnvironment, workerdPid } from './watchdog.ts'
+import { throughShell, watch, workerdEnvironment, workerdPid } from './watchdog.ts'
 
 export interface RuntimeOptions {
   readonly project: Project
@@ -84,8 +84,9 @@ async function start(
     telemetry: { enabled: false },
   })
   try {
-    miniflare = withoutSignals(() => new Miniflare(options))
-    await miniflare.ready
+    const made = withoutSignals(() => new Miniflare(options))
+    miniflare = made
+    await throughShell(() => made.ready)
     ending?.throwIfAborted()
     const database = await miniflare.getD1Database('DB')
     await applyMigrations(database, project.migrations)

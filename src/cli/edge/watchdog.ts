@@ -6,13 +6,24 @@ import { join } from 'node:path'
 import { PROJECT } from './project.ts'
 import type { StateFolder } from './state.ts'
 
-/** What Miniflare starts in the place of workerd, and the environment that it needs. */
-export function workerdEnvironment(state: StateFolder): Record<string, string> {
-  if (process.platform === 'win32') return {}
-  // Miniflare reads this one from its own environment.
-  process.env.MINIFLARE_WORKERD_PATH = join(PROJECT, 'src/cli/edge/workerd.sh')
-  return { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: workerdPid(state) }
+/** The environment that `workerd.sh` needs. */
+export const workerdEnvironment = (state: StateFolder): Record<string, string> =>
+  process.platform === 'win32' ? {} : { MUSTER_WORKERD: workerd(), MUSTER_PID_FILE: workerdPid(state) }
+
+/**
+ * While `start` runs, Miniflare starts `workerd.sh` in the place of workerd: it reads that from this process'
+ * environment, where it is not left for others that this process starts.
+ */
+export async function throughShell<T>(start: () => Promise<T>): Promise<T> {
+  if (process.platform === 'win32') return start()
+  process.env[WORKERD_PATH] = join(PROJECT, 'src/cli/edge/workerd.sh')
+  try {
+    return await start()
+  } finally {
+    delete process.env[WORKERD_PATH]
+  }
 }
+const WORKERD_PATH = 'MINIFLARE_WORKERD_PATH'
 
 /** Where `workerd.sh` says which process workerd is. */
 export const workerdPid = (state: StateFolder): string => join(state.own, 'workerd.pid')

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import {
   copyFileSync,
@@ -15,7 +14,6 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { parseEnv } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { withDatabase } from '../../../src/cli/store/database.ts'
@@ -24,27 +22,22 @@ import { isUuidv7 } from '../../../src/protocol/uuid.ts'
 import { loadAuthority } from '../../../src/worker/ca/authority.ts'
 import { verifyPresented } from '../../../src/worker/ca/presented.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
+import { runMuster, spawnMuster } from '../../end-to-end/muster.ts'
 
-const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
 const dir = mkdtempSync(join(tmpdir(), 'muster-ca-cli-'))
 afterAll(() => rmSync(dir, { recursive: true }))
 const path = (...names: string[]) => join(dir, ...names)
 const read = (...names: string[]) => readFileSync(path(...names), 'utf8')
 const modeOf = (...names: string[]) => (statSync(path(...names)).mode & 0o777).toString(8)
 
-function muster(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: dir, env: { ...process.env, NO_COLOR: '1' } })
-  let [stdout, stderr] = ['', '']
-  child.stdout.on('data', (chunk) => (stdout += chunk))
-  child.stderr.on('data', (chunk) => (stderr += chunk))
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, stdout, stderr })))
-}
+const options = { cwd: dir, env: { NO_COLOR: '1' } }
+const muster = (...args: string[]) => runMuster(args, options)
 
 const SHARED = ['--trust', 'trust.yaml', '--persist-to', 'state']
 
 beforeAll(async () => {
   writeFileSync(path('trust.yaml'), 'trustDomain: rootpilot\ntenants:\n  - slug: acme\n')
-  const made = await muster('ca', 'init', '--dir', 'ca', '--dev-vars', '--json')
+  const made = await spawnMuster(['ca', 'init', '--dir', 'ca', '--dev-vars', '--json'], options)
   expect(made).toMatchObject({ code: 0, stderr: '' })
   expect(JSON.parse(made.stdout)).toMatchObject({
     dir: 'ca',
@@ -210,8 +203,8 @@ describe('muster ca issue', () => {
       serial: issued.serial,
     })
 
-    const options = { persistTo: path('state'), trust: path('trust.yaml') }
-    const row = await withDatabase(options, (db) => findEnrollment(db, issued.enrollmentId))
+    const state = { persistTo: path('state'), trust: path('trust.yaml') }
+    const row = await withDatabase(state, (db) => findEnrollment(db, issued.enrollmentId))
     expect(row).toMatchObject({
       mode: 'provisioned',
       tenant: 'acme',

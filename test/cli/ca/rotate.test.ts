@@ -19,7 +19,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createCa } from '../../../src/cli/ca/create.ts'
 import { exchange, faultOfNext, placeNext, removeNext, rotationState } from '../../../src/cli/ca/rotation.ts'
 import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
-import { runMuster } from '../../end-to-end/edge.ts'
+import { runMuster } from '../../end-to-end/muster.ts'
 
 const work = mkdtempSync(join(tmpdir(), 'muster-ca-rotate-'))
 const made = join(work, 'made')

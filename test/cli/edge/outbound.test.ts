@@ -10,7 +10,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { serverCertificate } from '../../../src/cli/edge/certificates.ts'
 import { type Edge, startEdge } from '../../../src/cli/edge/start.ts'
 import { stateFolder } from '../../../src/cli/edge/state.ts'
-import { PROJECT, trustOf } from '../../end-to-end/edge.ts'
+import { trustOf } from '../../end-to-end/edge.ts'
+import { PROJECT } from '../../end-to-end/processes.ts'
 
 interface Seen {
   readonly method: string

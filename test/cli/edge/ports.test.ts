@@ -13,7 +13,8 @@ import { Extension, X509CertificateGenerator } from '@peculiar/x509'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { type Edge, startEdge } from '../../../src/cli/edge/start.ts'
-import { PROJECT, trustOf } from '../../end-to-end/edge.ts'
+import { trustOf } from '../../end-to-end/edge.ts'
+import { PROJECT } from '../../end-to-end/processes.ts'
 
 let edge: Edge
 let ca: Buffer

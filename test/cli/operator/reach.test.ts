@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vi
 import { createCa } from '../../../src/cli/ca/create.ts'
 import { queryD1 } from '../../../src/cli/store/remote.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
-import { runMuster } from '../../end-to-end/edge.ts'
+import { spawnMuster } from '../../end-to-end/muster.ts'
 import { ForwardProxy, selfSigned } from '../../fakes/forward-proxy.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-reach-'))
@@ -42,7 +42,8 @@ const behind = (more: Readonly<Record<string, string>> = {}) => ({
   NODE_EXTRA_CA_CERTS: roots,
   ...more,
 })
-const show = (env: Readonly<Record<string, string>>) => runMuster(['ca', 'show', '--url', 'https://far.test'], env)
+const show = (env: Readonly<Record<string, string>>) =>
+  spawnMuster(['ca', 'show', '--url', 'https://far.test'], { env })
 
 test('ca show asks through it', async () => {
   const shown = await show(behind())

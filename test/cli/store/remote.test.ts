@@ -8,7 +8,8 @@ import { queryD1 } from '../../../src/cli/store/remote.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { insertBan, listBans } from '../../../src/worker/store/bans.ts'
 import { openThrough } from '../../../src/worker/store/proxy.ts'
-import { PROJECT, runMuster } from '../../end-to-end/edge.ts'
+import { runMuster } from '../../end-to-end/muster.ts'
+import { PROJECT } from '../../end-to-end/processes.ts'
 import { type FakeApi, serveCloudflareApi } from '../../fakes/cloudflare-api.ts'
 
 // They wait for processes, and the machine may be busy with others.
@@ -16,6 +17,7 @@ vi.setConfig({ testTimeout: 120_000 })
 
 let api: FakeApi
 const project = mkdtempSync(join(tmpdir(), 'muster-remote-'))
+const main = join(project, 'src/cli/main.ts')
 const configuration = readFileSync(join(PROJECT, 'wrangler.toml'), 'utf8')
 
 /** A checkout whose wrangler.toml names a database. */
@@ -27,7 +29,7 @@ const configure = (databaseId: string, head = '') =>
 
 beforeAll(async () => {
   api = await serveCloudflareApi()
-  for (const name of ['src', 'migrations', 'package.json', 'trust.yaml']) {
+  for (const name of ['src', 'migrations', 'package.json', 'tsconfig.json', 'trust.yaml']) {
     cpSync(join(PROJECT, name), join(project, name), { recursive: true })
   }
   symlinkSync(join(PROJECT, 'node_modules'), join(project, 'node_modules'))
@@ -78,7 +80,7 @@ describe('a statement', () => {
 
 describe('a command with --remote', () => {
   const muster = (args: string[], env: Record<string, string> = {}) =>
-    runMuster([...args, '--remote'], { CLOUDFLARE_API_TOKEN: api.token, ...env }, project)
+    runMuster([...args, '--remote'], { env: { CLOUDFLARE_API_TOKEN: api.token, ...env }, cwd: project, main })
   const refusal = async (env: Record<string, string> = {}, ...more: string[]) => {
     const { code, stdout, stderr } = await muster(['bans', ...more], env)
     expect([code, stdout]).toEqual([1, ''])

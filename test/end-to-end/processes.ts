@@ -1,0 +1,53 @@
+// Processes and edges that tests start: none outlives the test file that started it, however that ends.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
+
+const open = new Set<() => unknown>()
+
+/** Has `close` called when the test file ends, unless the function that it gives is called before. */
+export function closeInTheEnd(close: () => unknown): () => void {
+  open.add(close)
+  return () => open.delete(close)
+}
+
+/** Ends all that is still open; called after each test file. */
+export async function closeAll(): Promise<void> {
+  const left = [...open]
+  open.clear()
+  await Promise.allSettled(left.map((close) => close()))
+}
+
+export interface NodeOptions {
+  /** Default: the environment of this process. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly cwd?: string
+  /** Default: nobody reads it. */
+  readonly stderr?: 'pipe' | 'inherit' | 'ignore'
+}
+
+/** Starts a program of this project in a Node of its own, whose output can be read. */
+export function spawnNode(program: string, args: readonly string[], options: NodeOptions = {}): ChildProcess {
+  const { env = process.env, cwd = PROJECT, stderr = 'ignore' } = options
+  const { NODE_COMPILE_CACHE } = process.env
+  const child = spawn(process.execPath, [program, ...args], {
+    cwd,
+    stdio: ['ignore', 'pipe', stderr],
+    env: { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), ...env },
+  })
+  const isOver = closeInTheEnd(() => child.kill('SIGKILL'))
+  const dog = watch(child.pid)
+  child.on('exit', () => {
+    isOver()
+    dog.kill('SIGKILL')
+  })
+  return child
+}
+
+/** Kills the process when this one is gone, be it by -9: a shell waits on a pipe of ours. */
+function watch(pid: number | undefined): ChildProcess {
+  const dog = spawn('/bin/sh', ['-c', 'read -r _; kill -9 "$0"', String(pid)], { stdio: ['pipe', 'ignore', 'ignore'] })
+  dog.stdin?.on('error', () => {})
+  return dog
+}
