@@ -1,8 +1,8 @@
 // The rules of the house: which room may import which, which package lives where, what no file may hold.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url))
 const SRC = join(ROOT, 'src')
@@ -77,20 +77,21 @@ const EXCEPTIONS: Record<string, readonly string[]> = {
   'cli/main.ts': ['runner'],
 }
 
+/** Where each package may be imported: a room, or one file. */
 const FENCES: Record<string, readonly string[]> = {
   hono: ['worker/http'],
-  jose: ['worker/attestors', 'worker/keysets', 'worker/http/access'],
+  jose: ['worker/attestors/kubernetes', 'worker/keysets/jwks'],
   '@peculiar/x509': ['cli/ca'],
   'reflect-metadata': ['cli/ca'],
   'drizzle-orm': ['worker/store'],
-  aws4fetch: ['runner'],
-  '@aws-sdk/credential-providers': ['runner'],
-  yaml: ['trust', 'cli'],
+  aws4fetch: ['runner/evidence'],
+  '@aws-sdk/credential-providers': ['runner/evidence'],
+  yaml: ['trust'],
+  valibot: ['protocol', 'worker/attestors'],
   '@connectrpc/connect': ['worker/http'],
   'cloudflare:workers': ['worker/fleet', 'worker/keysets'],
-  commander: ['cli', 'runner/command'],
-  ws: ['runner'],
-  undici: ['runner'],
+  commander: ['cli'],
+  ws: ['runner/tunnel'],
   croner: ['cli/edge'],
   esbuild: ['cli/edge'],
   miniflare: ['cli/edge'],
@@ -162,8 +163,6 @@ const wordsOf = (name: string): string[] =>
 const exportsOf = ({ text }: SourceFile, kinds: string): string[] =>
   [...text.matchAll(new RegExp(`^export (?:async )?(?:${kinds}) (\\w+)`, 'gm'))].map((m) => m[1] as string)
 
-const mentions = ({ text }: SourceFile, name: string): boolean => new RegExp(`\\b${name}\\b`).test(text)
-
 /** The text without its comments and strings: near enough for words that must not stand in code. */
 const codeOf = (text: string): string =>
   text
@@ -175,84 +174,148 @@ test('there is a house to look at', () => {
   expect(files.length).toBeGreaterThan(20)
 })
 
-describe.each(files)('$path', (file) => {
-  test('imports only what its room may', () => {
+/** What is wrong with each file, a line each. */
+const faults = (faultsOf: (file: SourceFile) => readonly string[]): string[] =>
+  files.flatMap((file) => faultsOf(file).map((fault) => `${file.path}: ${fault}`))
+
+/** The files that a file imports, types included. */
+const importedBy = ({ path, imports }: SourceFile): string[] =>
+  imports
+    .filter((specifier) => specifier.startsWith('.'))
+    .map((specifier) => relative(SRC, resolve(SRC, dirname(path), specifier)))
+
+test('a file imports only what its room may', () => {
+  const strangers = (file: SourceFile): string[] => {
     const room = roomOf(file.path)
     const allowed = [room, ...(ARROWS[room] ?? []), ...(EXCEPTIONS[file.path] ?? [])]
-    const reached = file.imports
-      .filter((specifier) => specifier.startsWith('.'))
-      .map((specifier) => roomOf(relative(SRC, resolve(SRC, dirname(file.path), specifier))))
-    expect(reached.filter((other) => !allowed.includes(other))).toEqual([])
-  })
+    return importedBy(file).filter((path) => !allowed.includes(roomOf(path)))
+  }
+  expect(faults(strangers)).toEqual([])
+})
 
-  test('keeps packages behind their fences', () => {
-    const escaped = file.imports.map(packageOf).filter((name) => {
-      const fence = FENCES[name]
-      return (
-        fence !== undefined &&
-        !fence.some(
-          (place) =>
-            file.path === `${place}.ts` || file.path.startsWith(`${place}/`) || file.path.startsWith(`${place}.`),
-        )
-      )
-    })
-    expect(escaped).toEqual([])
-  })
+/** Those from which the arrows lead back to where they began. */
+function circles(arrows: ReadonlyMap<string, readonly string[]>): string[] {
+  const leadsBack = (start: string): boolean => {
+    const reached = new Set(arrows.get(start))
+    for (const place of reached) for (const next of arrows.get(place) ?? []) reached.add(next)
+    return reached.has(start)
+  }
+  return [...arrows.keys()].filter(leadsBack)
+}
 
-  test('is at most 300 lines and opens with what may be in it', () => {
-    expect(file.text.split('\n').length - 1).toBeLessThanOrEqual(300)
-    expect(file.text.replace(/^#!.*\n/, '')).toMatch(/^(\/\/|\/\*\*?) ?\S/)
+test('no file and no room leads back to itself, not even by a type', () => {
+  expect(circles(new Map(files.map((file) => [file.path, importedBy(file)])))).toEqual([])
+  const rooms = Map.groupBy(files, ({ path }) => roomOf(path))
+  const arrows = [...rooms].map(([room, inside]) => {
+    const reached = inside.flatMap(importedBy).map(roomOf)
+    return [room, reached.filter((other) => other !== room)] as const
   })
+  expect(circles(new Map(arrows))).toEqual([])
+})
 
-  test('has no default export, unless it is an entry file of the Worker, and passes no exports on', () => {
-    if (!['worker/index.ts', 'worker/dev.ts'].includes(file.path)) expect(file.text).not.toMatch(/^export default /m)
-    expect(file.text).not.toMatch(/^export (?:type )?(?:\*|\{[^}]*\} from)/m)
-  })
+const isIn = (path: string, place: string): boolean => path.startsWith(`${place}/`) || path === `${place}.ts`
 
-  test('is called after what is in it, and so is what it exports', () => {
+test('a package stays behind its fence', () => {
+  const escaped = ({ path, imports }: SourceFile): string[] =>
+    imports.map(packageOf).filter((name) => FENCES[name]?.some((place) => isIn(path, place)) === false)
+  expect(faults(escaped)).toEqual([])
+})
+
+test('a fence is of a package that is used in each of its places', () => {
+  const unused = Object.entries(FENCES).flatMap(([name, places]) =>
+    places
+      .filter((place) => !files.some(({ path, imports }) => isIn(path, place) && imports.map(packageOf).includes(name)))
+      .map((place) => `${name}: ${place}`),
+  )
+  expect(unused).toEqual([])
+})
+
+test('a file has at most 300 lines', () => {
+  expect(faults(({ text }) => (text.split('\n').length > 301 ? ['too long'] : []))).toEqual([])
+})
+
+test('a file opens with what is in it', () => {
+  const opens = /^(\/\/|\/\*\*?) ?\S/
+  expect(faults(({ text }) => (opens.test(text.replace(/^#!.*\n/, '')) ? [] : ['does not say it']))).toEqual([])
+})
+
+const WORKER_ENTRIES = ['worker/index.ts', 'worker/dev.ts']
+
+test('a file has no default export, unless it is an entry file of the Worker', () => {
+  const isDefault = ({ path, text }: SourceFile) => /^export default /m.test(text) && !WORKER_ENTRIES.includes(path)
+  expect(files.filter(isDefault).map(({ path }) => path)).toEqual([])
+})
+
+test('a file passes no exports on', () => {
+  expect(faults(({ text }) => text.match(/^export (?:type )?(?:\*|\{[^}]*\} from)/gm) ?? [])).toEqual([])
+})
+
+test('a file is called after what is in it, and so is what it exports', () => {
+  const emptyWords = (file: SourceFile): string[] => {
     const names = [
       ...file.path.replace(/\.tsx?$/, '').split('/'),
       ...exportsOf(file, 'const|function|class|interface|type'),
     ]
     // Kubernetes has a word of its own.
     const words = names.map((name) => name.replace('ServiceAccount', '')).flatMap(wordsOf)
-    expect(words.filter((word) => [...EMPTY_WORDS, ...OTHER_VERBS].includes(word))).toEqual([])
-    expect(file.text).not.toMatch(/\battester/i)
-  })
-
-  test('exports no value that nobody takes', () => {
-    if (['worker/index.ts', 'worker/dev.ts', 'runner/index.ts'].includes(file.path)) return
-    const unused = exportsOf(file, 'const|function|class').filter(
-      (name) => !users.some((other) => other.path !== file.path && mentions(other, name)),
-    )
-    expect(unused).toEqual([])
-  })
-
-  test('imports by the name of the file', () => {
-    const own = file.imports.filter((specifier) => specifier.startsWith('.'))
-    expect(own.filter((specifier) => !/\.(ts|tsx|json)$/.test(specifier))).toEqual([])
-  })
-
-  test('knows no Node, no pattern and no time of its own where it decides', () => {
-    if (!DECIDING.includes(file.path.split('/')[0] ?? '')) return
-    expect(file.imports.filter((specifier) => specifier.startsWith('node:'))).toEqual([])
-    const code = codeOf(file.text)
-    const pattern = /\bRegExp\b|\.(?:match|matchAll|test|search)\(|[=(,:?]\s*\/(?![/*])/
-    if (!WORDING.includes(file.path)) expect(code).not.toMatch(pattern)
-    expect([...code.matchAll(/\bDate\.now\b|\bnew Date\(\)/g)].map(([clock]) => clock)).toEqual(CLOCKS[file.path] ?? [])
-  })
+    const named = words.filter((word) => [...EMPTY_WORDS, ...OTHER_VERBS].includes(word))
+    return [...named, ...(file.text.match(/\battester/gi) ?? [])]
+  }
+  expect(faults(emptyWords)).toEqual([])
 })
 
-test('the inspection of what the CA made shares no code with what made it', () => {
-  const reached = new Set(['worker/ca/inspect.ts'])
-  for (const path of reached) {
-    const { imports = [] } = files.find((file) => file.path === path) ?? {}
-    for (const specifier of imports.filter((specifier) => specifier.startsWith('.')))
-      reached.add(relative(SRC, resolve(SRC, dirname(path), specifier)))
-  }
-  expect(reached).toContain('protocol/der.ts')
-  for (const maker of ['protocol/der-writer.ts', 'worker/ca/to-be-signed.ts', 'worker/ca/issue.ts'])
-    expect(reached).not.toContain(maker)
+test('a file exports no value that nobody takes', () => {
+  const entries = [...WORKER_ENTRIES, 'runner/index.ts']
+  const takers = new Map<string, number>()
+  for (const { text } of users)
+    for (const word of new Set(text.match(/\w+/g))) takers.set(word, (takers.get(word) ?? 0) + 1)
+  const unused = (file: SourceFile): string[] =>
+    entries.includes(file.path)
+      ? []
+      : exportsOf(file, 'const|function|class').filter((name) => (takers.get(name) ?? 0) < 2)
+  expect(faults(unused)).toEqual([])
+})
+
+test('a file is imported by its name', () => {
+  expect(faults((file) => importedBy(file).filter((path) => !/\.(ts|tsx|json)$/.test(path)))).toEqual([])
+})
+
+const deciding = (file: SourceFile, faultsOf: (file: SourceFile) => readonly string[]): readonly string[] =>
+  DECIDING.includes(file.path.split('/')[0] ?? '') ? faultsOf(file) : []
+
+test('what decides knows no Node', () => {
+  const ofNode = ({ imports }: SourceFile) => imports.filter((specifier) => specifier.startsWith('node:'))
+  expect(faults((file) => deciding(file, ofNode))).toEqual([])
+})
+
+test('what decides knows no pattern', () => {
+  const pattern = /\bRegExp\b|\.(?:match|matchAll|test|search)\(|[=(,:?]\s*\/(?![/*])/g
+  const patterns = ({ path, text }: SourceFile) => (WORDING.includes(path) ? [] : (codeOf(text).match(pattern) ?? []))
+  expect(faults((file) => deciding(file, patterns))).toEqual([])
+})
+
+test('what decides is told the time', () => {
+  const clocks = files.flatMap((file) =>
+    deciding(file, ({ text }) => codeOf(text).match(/\bDate\.now\b|\bnew Date\(\)/g) ?? []).map(
+      (clock) => [file.path, clock] as const,
+    ),
+  )
+  const allowed = Object.entries(CLOCKS).flatMap(([path, times]) => times.map((clock) => [path, clock] as const))
+  expect(clocks.toSorted()).toEqual(allowed.toSorted())
+})
+
+const tests = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' }).filter((path) =>
+  path.endsWith('.test.ts'),
+)
+
+test('no two test files have one name', () => {
+  const names = tests.map((path) => basename(path))
+  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([])
+})
+
+test('tests lie in rooms of the house; those of all rooms together, of the fakes and of the house itself in their own', () => {
+  const elsewhere = tests.map(dirname).filter((folder) => !['.', 'end-to-end', 'fakes'].includes(folder))
+  expect(elsewhere.filter((folder) => !existsSync(join(SRC, folder)))).toEqual([])
 })
 
 /** The files of `src` that a file takes values from; what is imported as types alone is not there at run time. */
@@ -261,17 +324,24 @@ const valuesTakenBy = ({ path, text }: SourceFile): string[] =>
     relative(SRC, resolve(SRC, dirname(path), m[1] ?? m[2] ?? '')),
   )
 
-function reachedFrom(entry: string): Set<string> {
+function reachedFrom(entry: string, next: (file: SourceFile) => string[] = valuesTakenBy): Set<string> {
   const reached = new Set<string>()
   const open = [entry]
   for (let path = open.pop(); path !== undefined; path = open.pop()) {
     if (reached.has(path)) continue
     reached.add(path)
     const file = files.find((one) => one.path === path)
-    if (file !== undefined) open.push(...valuesTakenBy(file))
+    if (file !== undefined) open.push(...next(file))
   }
   return reached
 }
+
+test('the inspection of what the CA made shares no code with what made it', () => {
+  const reached = reachedFrom('worker/ca/inspect.ts', importedBy)
+  expect(reached).toContain('protocol/der.ts')
+  for (const maker of ['protocol/der-writer.ts', 'worker/ca/to-be-signed.ts', 'worker/ca/issue.ts'])
+    expect(reached).not.toContain(maker)
+})
 
 test('the Worker takes nothing of the compiler of the trust file along', () => {
   const taken = [...reachedFrom('worker/index.ts')].filter((path) => /^trust\/[^/]+$/.test(path))
@@ -307,9 +377,12 @@ test('the deployed Worker is not the one that development uses', () => {
 
 const pages = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`)]
 
-test.each(pages)('%s leads to nothing that is not there', (page) => {
-  const links = [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(
-    ([, link]) => link ?? '',
+test('no page leads to what is not there', () => {
+  const dead = pages.flatMap((page) =>
+    [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)]
+      .map(([, link]) => link ?? '')
+      .filter((link) => !existsSync(join(ROOT, dirname(page), link)))
+      .map((link) => `${page}: ${link}`),
   )
-  expect(links.filter((link) => !existsSync(join(ROOT, dirname(page), link)))).toEqual([])
+  expect(dead).toEqual([])
 })
