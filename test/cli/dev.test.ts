@@ -56,9 +56,8 @@ test('tokens are there after SIGTERM and after kill -9, and nothing runs on', as
   const second = await startEdgeProcess({ persistTo })
   const orphans = childrenOf(second.pid)
   await second.kill9()
-  const deadline = Date.now() + 10_000
-  while (orphans.some(isRunning) && Date.now() < deadline) await sleep(20)
-  expect(orphans.filter(isRunning)).toEqual([])
+  expect(orphans.length).toBeGreaterThan(0)
+  while (orphans.some(isRunning)) await sleep(20)
 
   const third = await startEdge({ persistTo })
   expect(await tokensOf(third)).toEqual([id])
@@ -179,9 +178,7 @@ test('a signal ends the start at once, with nothing left', async () => {
   const children = childrenOf(start.pid as number)
   start.kill('SIGTERM')
   expect({ code: await exited, output }).toEqual({ code: 0, output: '' })
-  const deadline = Date.now() + 10_000
-  while (children.some(isRunning) && Date.now() < deadline) await sleep(20)
-  expect(children.filter(isRunning)).toEqual([])
+  while (children.some(isRunning)) await sleep(20)
   const next = await startEdge({ persistTo })
   await next.stop()
 })

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { epochMilliseconds } from '../../src/protocol/time.ts'
+import { addSeconds, seconds, systemClock, toEpochMilliseconds, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { forgeCa, forgeLeaf, type Issuer, pem } from '../fakes/ca-forge.ts'
 import { makeRequester } from '../fakes/requester.ts'
@@ -55,16 +55,18 @@ describe('on one edge with a CA of ours', () => {
   })
 
   test('a tunnel ends with its certificate, and within the grace the runner renews and is back', async () => {
+    // Long enough to connect with on a busy machine.
+    const notAfter = addSeconds(toEpochSeconds(systemClock()), seconds(4))
     const { keys, der } = await forgeLeaf(issuer, {
-      subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [uuidv7(epochMilliseconds(Date.now()))] }],
+      subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [uuidv7(systemClock())] }],
       notBefore: new Date(Date.now() - 60_000),
-      notAfter: new Date(Date.now() + 3000),
+      notAfter: new Date(toEpochMilliseconds(notAfter)),
     })
     const short: Identity = { keys: keys as Identity['keys'], certificate: pem('CERTIFICATE', der) }
     const tunnel = await client.connect(short)
     expect(tunnel.ready).toMatchObject({ type: 'ready', spiffeId: 'spiffe://rootpilot/tenant/acme/runner' })
     expect(await tunnel.closed).toBe(4001)
-    await sleep(1000)
+    while (toEpochSeconds(systemClock()) <= notAfter) await sleep(50)
     await expect(client.connect(short)).rejects.toThrow('refused with 401')
     const renewed = await client.renew(short)
     expect(renewed.status).toBe(200)

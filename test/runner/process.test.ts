@@ -14,7 +14,7 @@ import { systemClock } from '../../src/protocol/time.ts'
 import { Runner, RunnerError } from '../../src/runner/index.ts'
 import { type RunningEdge, startEdge } from '../end-to-end/edge.ts'
 import { MAIN } from '../end-to-end/muster.ts'
-import { spawnNode } from '../end-to-end/processes.ts'
+import { closeInTheEnd, spawnNode } from '../end-to-end/processes.ts'
 import { FakeControlPlane } from '../fakes/control-plane.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../fakes/issuer.ts'
 import { serveIssuer } from '../fakes/issuer-server.ts'
@@ -103,17 +103,15 @@ describe('against the local edge', () => {
   }
   const overTls = () => ({ RUNNER_ENROLL_URL: edge.tlsUrl, RUNNER_CA_PEM: edge.caFile })
 
-  test('it gets ready over mTLS, answers probes, and stops on SIGTERM with 0 within five seconds', async () => {
+  test('it gets ready over mTLS, answers probes, and stops on SIGTERM with 0', async () => {
     const token = await mint()
     const runner = run({ ...overTls(), RUNNER_BOOTSTRAP_TOKEN: token, RUNNER_HEALTH_PORT: '0' })
     const { healthPort } = await runner.line(({ state }) => state === 'liveness')
     await runner.line(isReady)
     const probe = async (path: string) => (await fetch(`http://127.0.0.1:${healthPort}${path}`)).status
     expect([await probe('/healthz'), await probe('/readyz'), await probe('/')]).toEqual([200, 200, 404])
-    const asked = performance.now()
     runner.child.kill('SIGTERM')
     expect(await runner.exited).toBe(0)
-    expect(performance.now() - asked).toBeLessThan(5000)
     expect(runner.text.join('\n')).not.toContain(token)
     expect(runner.text.join('\n')).not.toMatch(/BEGIN|muster_bt_/)
   })
@@ -258,7 +256,7 @@ describe('against a control plane that is told what to do', () => {
     expect(JSON.parse(readFileSync(join(folder, 'identity.json'), 'utf8')).certificate).toContain('BEGIN CERTIFICATE')
   })
 
-  test('a SIGTERM while a server hangs ends it within five seconds, and a second at once (sighup-twice)', async () => {
+  test('a SIGTERM while a server hangs ends it, and a second at once (sighup-twice)', async () => {
     const sent = async (count: number) => {
       while (plane.enrolls.length < count) await sleep(20)
     }
@@ -266,10 +264,8 @@ describe('against a control plane that is told what to do', () => {
     plane.respond = () => 'taken'
     const runner = run(env())
     await sent(1)
-    const asked = performance.now()
     runner.child.kill('SIGTERM')
     expect(await runner.exited).toBe(0)
-    expect(performance.now() - asked).toBeLessThan(5000)
     const other = run(env())
     await sent(2)
     other.child.kill('SIGTERM')
@@ -311,10 +307,13 @@ describe('against a control plane that is told what to do', () => {
     expect(asked).toContain('/latest/meta-data/iam/security-credentials/runner')
   })
 
-  test('a SIGTERM while credentials or a proxy are waited for ends it within five seconds', async () => {
+  test('a SIGTERM while credentials or a proxy are waited for ends it', async () => {
     const [endpoint, connected] = await silent()
-    const profile = join(scratch(), 'config')
-    writeFileSync(profile, '[default]\ncredential_process = sleep 8\n')
+    const folder = scratch()
+    const [profile, program, pid] = [join(folder, 'config'), join(folder, 'wait.sh'), join(folder, 'pid')]
+    writeFileSync(program, `echo $$ >${pid}; exec sleep 600\n`)
+    writeFileSync(profile, `[default]\ncredential_process = sh ${program}\n`)
+    closeInTheEnd(() => process.kill(Number(readFileSync(pid, 'utf8'))))
     const aws = { RUNNER_ENROLL_URL: plane.url, RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' }
     const far = { RUNNER_ENROLL_URL: 'https://muster.test', RUNNER_BOOTSTRAP_TOKEN: 't' }
     const waiting = [
@@ -324,10 +323,9 @@ describe('against a control plane that is told what to do', () => {
     ]
     await Promise.all(waiting.map((runner) => runner.line(({ state }) => state === 'enroll')))
     await connected(2)
-    const asked = performance.now()
+    while (!existsSync(pid)) await sleep(20)
     for (const { child } of waiting) child.kill('SIGTERM')
     expect(await Promise.all(waiting.map(({ exited }) => exited))).toEqual([0, 0, 0])
-    expect(performance.now() - asked).toBeLessThan(5000)
     for (const { lines } of waiting) expect(lines.at(-1)?.message).toBe('stopped')
   })
 

@@ -3,8 +3,10 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
+import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../operator/command.ts'
 import { makeFolder } from '../operator/files.ts'
+import { TRUST_MODULE } from './bundle.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
 import { type Migration, PROJECT, type Project } from './project.ts'
 import type { StateFolder } from './state.ts'
@@ -12,7 +14,9 @@ import { throughShell, watch, workerdEnvironment, workerdPid } from './watchdog.
 
 export interface RuntimeOptions {
   readonly project: Project
+  /** The Worker's code. */
   readonly script: string
+  readonly trust: CompiledTrust
   /** Over the variables of wrangler.toml. */
   readonly bindings: Readonly<Record<string, Json>>
   readonly rateLimits: boolean
@@ -41,7 +45,14 @@ export async function startRuntime(
     ...worker,
     ...(options.rateLimits && { ratelimits }),
     ...(outbound !== null && { outboundService: OUTBOUND_WORKER }),
-    modules: [{ type: 'ESModule', path: join(PROJECT, 'worker.mjs'), contents: options.script }],
+    modules: [
+      { type: 'ESModule', path: join(PROJECT, 'worker.mjs'), contents: options.script },
+      {
+        type: 'ESModule',
+        path: join(PROJECT, TRUST_MODULE),
+        contents: `export default JSON.parse(${JSON.stringify(JSON.stringify(options.trust))})`,
+      },
+    ],
     modulesRoot: PROJECT,
     bindings: { ...project.variables, ...options.bindings },
     unsafeDirectSockets: [{ host: '127.0.0.1', port: 0 }],

@@ -81,12 +81,13 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     readProject(options.environment, ending),
     // Miniflare takes as long to load as wrangler.toml to be read.
     import('./runtime.ts'),
-    bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), options.trust, ending),
+    bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), ending),
     developmentCa(state),
   ])
   const runtime = await startRuntime(state, {
     project,
     script,
+    trust: options.trust,
     bindings: { ...ca, ...options.variables, EDGE_SECRET: upstream.secret, EDGE_CRONS: [...project.crons] },
     rateLimits: options.rateLimits,
     outbound: outboundWorker({ origins: options.origins, authorities: authoritiesOf(options.trust) }),

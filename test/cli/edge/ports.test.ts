@@ -1,9 +1,7 @@
 // What reaches the Worker through the two ports of the local edge, and what a client cannot make it believe.
 import 'reflect-metadata'
 import type { X509Certificate } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { request as httpRequest } from 'node:http'
-import { request as httpsRequest } from 'node:https'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,77 +9,17 @@ import { text } from 'node:stream/consumers'
 import { type TLSSocket, connect as tlsConnect } from 'node:tls'
 import { Extension, X509CertificateGenerator } from '@peculiar/x509'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { WebSocket } from 'ws'
-import { type Edge, startEdge } from '../../../src/cli/edge/start.ts'
-import { trustOf } from '../../end-to-end/edge.ts'
-import { PROJECT } from '../../end-to-end/processes.ts'
+import { type EchoEdge, type Reached, startEchoEdge } from './echo-edge.ts'
 
-let edge: Edge
-let ca: Buffer
+let edge: EchoEdge
 const scratch = mkdtempSync(join(tmpdir(), 'muster-ports-'))
-
 beforeAll(async () => {
-  edge = await startEdge({
-    port: 0,
-    tlsPort: 0,
-    persistTo: scratch,
-    trust: trustOf(),
-    variables: { LINES: 'one\ntwo' },
-    origins: new Map(),
-    rateLimits: false,
-    log: () => {},
-    entry: join(PROJECT, 'test/cli/edge/echo-worker.ts'),
-  })
-  ca = readFileSync(edge.caFile)
+  edge = await startEchoEdge(scratch)
 })
 afterAll(async () => {
   await edge.stop()
   rmSync(scratch, { recursive: true })
 })
-
-interface Reached {
-  readonly url: string
-  readonly method: string
-  readonly headers: Record<string, string>
-  readonly cf: Record<string, unknown> & { tlsClientAuth: Record<string, unknown> }
-  readonly variables: Record<string, string>
-  readonly ran: string[]
-}
-
-interface Sent {
-  readonly path?: string
-  readonly method?: string
-  readonly headers?: Record<string, string>
-  readonly body?: Uint8Array
-  readonly key?: string
-  readonly cert?: string
-}
-
-interface Answer {
-  readonly status: number
-  readonly headers: Record<string, string | string[] | undefined>
-  readonly body: string
-}
-
-function send(base: string, { path = '/', method = 'GET', headers = {}, body, ...client }: Sent = {}): Promise<Answer> {
-  const url = new URL(path, base)
-  const request = url.protocol === 'https:' ? httpsRequest : httpRequest
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      url,
-      { method, headers, ca, agent: false, servername: 'localhost', ...client },
-      async (incoming) => {
-        const chunks: Buffer[] = []
-        for await (const chunk of incoming) chunks.push(chunk)
-        resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, body: Buffer.concat(chunks).toString() })
-      },
-    )
-    outgoing.on('error', reject)
-    outgoing.end(body)
-  })
-}
-
-const reach = async (base: string, sent: Sent = {}): Promise<Reached> => JSON.parse((await send(base, sent)).body)
 
 /** A certificate that says nothing of interest, of any size. */
 async function clientCertificate(padding = 0): Promise<{ key: string; cert: string; der: Buffer }> {
@@ -103,7 +41,7 @@ async function clientCertificate(padding = 0): Promise<{ key: string; cert: stri
 
 describe('the ports', () => {
   test('say the scheme, the host and the address as the edge sees them', async () => {
-    const [plain, tls] = await Promise.all([reach(edge.url), reach(edge.tlsUrl)])
+    const [plain, tls] = await Promise.all([edge.reach(edge.url), edge.reach(edge.tlsUrl)])
     expect(plain.url).toBe(`${edge.url}/`)
     expect(tls.url).toBe(`${edge.tlsUrl}/`)
     for (const { headers } of [plain, tls]) expect(headers['cf-connecting-ip']).toBe('127.0.0.1')
@@ -112,9 +50,9 @@ describe('the ports', () => {
   })
 
   test('keep the host that the client asked for', async () => {
-    expect((await reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host: 'muster.example:8443' } })).url).toBe(
-      'https://muster.example:8443/a%2Fb?q=%20',
-    )
+    expect(
+      (await edge.reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host: 'muster.example:8443' } })).url,
+    ).toBe('https://muster.example:8443/a%2Fb?q=%20')
   })
 
   test.each([
@@ -137,7 +75,7 @@ describe('the ports', () => {
   })
 
   test('show no secret of the edge to the Worker’s code in the request', async () => {
-    const reached = await reach(edge.tlsUrl)
+    const reached = await edge.reach(edge.tlsUrl)
     expect(reached.headers).not.toHaveProperty('mf-cf-blob')
     expect(reached.cf).not.toHaveProperty('edge')
   })
@@ -152,7 +90,7 @@ describe('the ports', () => {
       'X-Forwarded-Proto': 'https',
       'Client-Cert': ':AAAA:',
     }
-    const reached = await reach(scheme === 'http' ? edge.url : edge.tlsUrl, { headers: forged })
+    const reached = await edge.reach(scheme === 'http' ? edge.url : edge.tlsUrl, { headers: forged })
     expect(reached.cf.colo).toBe('DEV')
     expect(reached.cf.tlsClientAuth).toMatchObject({ certPresented: '0', certRFC9440: '' })
     expect(reached.headers['cf-connecting-ip']).toBe('127.0.0.1')
@@ -164,11 +102,11 @@ describe('the ports', () => {
   })
 
   test('hand variables over with their line ends', async () => {
-    expect((await reach(edge.url)).variables.LINES).toBe('one\ntwo')
+    expect((await edge.reach(edge.url)).variables.LINES).toBe('one\ntwo')
   })
 
   test('answer no compressed body to a client that asked for none', async () => {
-    const answer = await send(edge.url)
+    const answer = await edge.send(edge.url)
     expect(answer.headers['content-encoding']).toBeUndefined()
   })
 })
@@ -176,7 +114,7 @@ describe('the ports', () => {
 describe('client certificates', () => {
   test('reach the Worker as the DER of the leaf, whoever issued it', async () => {
     const { key, cert, der } = await clientCertificate()
-    const { tlsClientAuth } = (await reach(edge.tlsUrl, { key, cert })).cf
+    const { tlsClientAuth } = (await edge.reach(edge.tlsUrl, { key, cert })).cf
     expect(tlsClientAuth).toMatchObject({
       certPresented: '1',
       certRevoked: '0',
@@ -192,7 +130,7 @@ describe('client certificates', () => {
   test('are named as too large over 10 KB, not cut', async () => {
     const { key, cert, der } = await clientCertificate(11_000)
     expect(der.length).toBeGreaterThan(10 * 1024)
-    const { tlsClientAuth } = (await reach(edge.tlsUrl, { key, cert })).cf
+    const { tlsClientAuth } = (await edge.reach(edge.tlsUrl, { key, cert })).cf
     expect(tlsClientAuth).toMatchObject({ certPresented: '1', certRFC9440: '', certRFC9440TooLarge: true })
   })
 
@@ -200,7 +138,13 @@ describe('client certificates', () => {
     const [first, second] = await Promise.all([clientCertificate(), clientCertificate()])
     const ask = async (client: { key: string; cert: string }, session?: Buffer) => {
       const { port } = new URL(edge.tlsUrl)
-      const socket = tlsConnect({ port: Number(port), host: '127.0.0.1', ca, ...client, ...(session && { session }) })
+      const socket = tlsConnect({
+        port: Number(port),
+        host: '127.0.0.1',
+        ca: edge.ca,
+        ...client,
+        ...(session && { session }),
+      })
       let ticket: Buffer | undefined
       let resumed: boolean | undefined
       socket.on('session', (given) => {
@@ -229,7 +173,12 @@ async function reachOver(socket: TLSSocket): Promise<Reached> {
 test('the certificate of the TLS port is one that OpenSSL takes for localhost, 127.0.0.1 and ::1', async () => {
   const { port } = new URL(edge.tlsUrl)
   for (const servername of ['localhost', '127.0.0.1', '::1']) {
-    const socket = tlsConnect({ port: Number(port), host: '127.0.0.1', ca, checkServerIdentity: () => undefined })
+    const socket = tlsConnect({
+      port: Number(port),
+      host: '127.0.0.1',
+      ca: edge.ca,
+      checkServerIdentity: () => undefined,
+    })
     const leaf = await new Promise<X509Certificate | undefined>((resolve) => {
       socket.on('secureConnect', () => resolve(socket.getPeerX509Certificate()))
     })
@@ -239,79 +188,9 @@ test('the certificate of the TLS port is one that OpenSSL takes for localhost, 1
   }
 })
 
-describe('bodies', () => {
-  test('go through in both directions as they come', async () => {
-    expect((await send(edge.url, { path: '/upload', method: 'POST', body: new Uint8Array(3_000_000) })).body).toBe(
-      '3000000',
-    )
-    expect((await send(edge.tlsUrl, { path: '/stream' })).body).toBe('one\ntwo\nthree\n')
-  })
-
-  test('a refusal comes through while the client is still sending', async () => {
-    const answer = await send(edge.tlsUrl, { path: '/refuse', method: 'POST', body: new Uint8Array(1_000_000) })
-    expect(answer).toMatchObject({ status: 413, body: 'too much' })
-  })
-
-  test('a client that goes away takes nothing with it', async () => {
-    const { port } = new URL(edge.url)
-    await Promise.all(
-      Array.from({ length: 20 }, async () => {
-        const socket = connect(Number(port), '127.0.0.1')
-        socket.write('POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc')
-        await new Promise((resolve) => setTimeout(resolve, 20))
-        socket.destroy()
-      }),
-    )
-    expect((await reach(edge.url)).method).toBe('GET')
-  })
-
-  test('connections are kept for the next request', async () => {
-    const { port } = new URL(edge.url)
-    const socket = connect(Number(port), '127.0.0.1')
-    socket.write('GET /stream HTTP/1.1\r\nHost: a\r\n\r\nGET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
-    let text = ''
-    for await (const chunk of socket) text += chunk
-    expect(text.match(/HTTP\/1\.1 200/g)).toHaveLength(2)
-  })
-})
-
-describe('sockets', () => {
-  const open = (base: string, headers: Record<string, string> = {}) =>
-    new WebSocket(new URL('/socket', base.replace('http', 'ws')), { ca, headers })
-
-  test.each(['http', 'https'])('messages, pings and close codes go through over %s', async (scheme) => {
-    const socket = open(scheme === 'http' ? edge.url : edge.tlsUrl)
-    await new Promise((resolve) => socket.once('open', resolve))
-    const pong = new Promise<Buffer>((resolve) => socket.once('pong', resolve))
-    socket.ping('beat')
-    expect((await pong).toString()).toBe('beat')
-    const echo = new Promise<Buffer>((resolve) => socket.once('message', resolve))
-    socket.send('hello'.repeat(50_000))
-    expect((await echo).toString()).toHaveLength(250_000)
-    const closed = new Promise<[number, string]>((resolve) => {
-      socket.once('close', (code, reason) => resolve([code, reason.toString()]))
-    })
-    socket.send('bye')
-    expect(await closed).toEqual([4003, 'banned'])
-  })
-
-  test('a refused upgrade is answered like any request', async () => {
-    const socket = new WebSocket(new URL('/refuse', edge.tlsUrl.replace('http', 'ws')), { ca })
-    const status = await new Promise((resolve) =>
-      socket.on('unexpected-response', (_, answer) => resolve(answer.statusCode)),
-    )
-    expect(status).toBe(413)
-  })
-
-  test('an upgrade to something else is an ordinary request', async () => {
-    const headers = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' }
-    expect((await reach(edge.url, { headers })).method).toBe('GET')
-  })
-})
-
 test('cron jobs run when they are asked for, each of them', async () => {
-  expect((await send(edge.url, { path: '/cdn-cgi/local/scheduled' })).status).toBe(200)
-  const { ran } = await reach(edge.url)
+  expect((await edge.send(edge.url, { path: '/cdn-cgi/local/scheduled' })).status).toBe(200)
+  const { ran } = await edge.reach(edge.url)
   const { readProject } = await import('../../../src/cli/edge/project.ts')
   expect(ran).toEqual([...(await readProject()).crons])
 })
