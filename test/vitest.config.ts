@@ -8,7 +8,7 @@ const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.u
 export default defineConfig({
   test: {
     silent: 'passed-only',
-    // Two cores, and many tests that wait for processes they started (a third worker: 116 s, two: 127 s).
+    // Two cores, and many tests that wait: for processes that they started, or for a limit to pass.
     maxWorkers: 3,
     projects: [
       {
@@ -34,11 +34,13 @@ export default defineConfig({
         root: path('..'),
         test: {
           name: 'node',
+          // Files that share a process load the CLI, its libraries and Miniflare once.
           isolate: false,
           setupFiles: [path('node-setup.ts')],
           include: ['test/{cli,node,runner,end-to-end}/**/*.test.ts', 'test/fakes/sts.test.ts', 'test/house.test.ts'],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
+          // They wait for processes, and the machine may be busy with others.
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
         },
       },
     ],

@@ -12,9 +12,6 @@ import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from 
 import { MAIN, runMuster, spawnMuster } from '../end-to-end/muster.ts'
 import { spawnNode } from '../end-to-end/processes.ts'
 
-// They wait for processes, and the machine may be busy with others.
-vi.setConfig({ testTimeout: 120_000 })
-
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
 

@@ -215,7 +215,7 @@ describe('muster ca issue', () => {
 
     const again = await issue('--out', 'certs', '--tenant', 'acme')
     expect(again).toMatchObject({ code: 1, stderr: 'muster: certs/cert.pem is there already: it is not overwritten\n' })
-  }, 120_000)
+  })
 
   test.each([
     ['a tenant that the trust file lacks', ['--tenant', 'globex'], '--tenant "globex" is not in trust.yaml'],

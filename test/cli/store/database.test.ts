@@ -41,7 +41,7 @@ test('a command makes the state that is not there yet, and wrangler and an edge,
     stdout: listed,
   })
   await edge.stop()
-}, 120_000)
+})
 
 test('a command waits a minute for another one that has the state, and then says so', async () => {
   const persistTo = join(scratch, 'taken')

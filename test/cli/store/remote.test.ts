@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { queryD1 } from '../../../src/cli/store/remote.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { insertBan, listBans } from '../../../src/worker/store/bans.ts'
@@ -11,9 +11,6 @@ import { openThrough } from '../../../src/worker/store/proxy.ts'
 import { runMuster } from '../../end-to-end/muster.ts'
 import { PROJECT } from '../../end-to-end/processes.ts'
 import { type FakeApi, serveCloudflareApi } from '../../fakes/cloudflare-api.ts'
-
-// They wait for processes, and the machine may be busy with others.
-vi.setConfig({ testTimeout: 120_000 })
 
 let api: FakeApi
 const project = mkdtempSync(join(tmpdir(), 'muster-remote-'))
