@@ -1,7 +1,6 @@
-// `muster dev` as a process: its first line, its end, its state, what it refuses.
+// `muster dev` as a process: its first line, its end, its state.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,7 +8,7 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { developmentCa } from '../../src/cli/edge/certificates.ts'
 import { stateFolder } from '../../src/cli/edge/state.ts'
 import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from '../end-to-end/edge.ts'
-import { MAIN, runMuster, spawnMuster } from '../end-to-end/muster.ts'
+import { MAIN, spawnMuster } from '../end-to-end/muster.ts'
 import { spawnNode } from '../end-to-end/processes.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
@@ -123,43 +122,6 @@ test('a development CA that is no pair any more is replaced, and that is said', 
   expect(await developmentCa(state)).not.toEqual(first)
   expect(said.mock.calls).toEqual([[expect.stringMatching(/^muster: \S+ca\.pem is damaged [^\n]+: made anew\n$/)]])
   said.mockRestore()
-})
-
-test('a port that is taken is named in one line', async () => {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  const args = ['--port', '0', '--tls-port', String(port), '--persist-to', join(scratch, 'taken')]
-  const { code, stderr } = await spawnMuster(['dev', ...args])
-  server.close()
-  expect({ code, stderr }).toEqual({
-    code: 1,
-    stderr: `muster: port ${port} is taken; choose another with --tls-port (0: any)\n`,
-  })
-})
-
-test('a broken trust file stops it with every mistake named', async () => {
-  const trust = join(scratch, 'trust.yaml')
-  writeFileSync(trust, 'tenants:\n  - slug: A_B\nnonsense: 1\n')
-  const { code, stderr, stdout } = await spawnMuster(['dev', '--trust', trust, '--port', '0', '--tls-port', '0'])
-  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
-  expect(stderr).toContain(`${trust}:2:11: `)
-  expect(stderr).toContain(`${trust}:3:1: `)
-})
-
-test.each([
-  [['--port', '65536'], '"65536"'],
-  [['--var', 'novalue'], '"novalue"'],
-  [['--outbound', 'sts.example'], '"sts.example"'],
-  [['--outbound', 'sts.example=http://127.0.0.1:1/path'], '"http://127.0.0.1:1/path"'],
-  [['--outbound', 'https://sts.example=http://127.0.0.1:1'], '"https://sts.example=http://127.0.0.1:1"'],
-  [['--env', 'nowhere', '--port', '0', '--tls-port', '0', '--persist-to', join(scratch, 'env')], '"nowhere"'],
-])('%j is refused in one line that names the value', async (args, value) => {
-  // The last one gets further than the parser, so it is a process: `dev` takes the signals of the one that it is in.
-  const { code, stderr } = await (args.includes('--env') ? spawnMuster : runMuster)(['dev', ...args])
-  expect(code).toBe(1)
-  expect(stderr.trimEnd().split('\n')).toHaveLength(1)
-  expect(stderr).toContain(value)
 })
 
 test('a signal ends the start at once, with nothing left', async () => {
