@@ -1,6 +1,7 @@
 // Sees to it that what this process started does not outlive it, not even where it is killed with -9.
 
 import { spawn } from 'node:child_process'
+import { rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { PROJECT } from './project.ts'
@@ -25,8 +26,11 @@ export async function throughShell<T>(start: () => Promise<T>): Promise<T> {
 }
 const WORKERD_PATH = 'MINIFLARE_WORKERD_PATH'
 
-/** Where `workerd.sh` says which process workerd is. */
-export const workerdPid = (state: StateFolder): string => join(state.own, 'workerd.pid')
+/**
+ * Where `workerd.sh` says which process workerd is. Each of our processes has its own file: the watchdog of one that was
+ * killed may read it only when the next one has started.
+ */
+export const workerdPid = (state: StateFolder): string => join(state.own, `workerd-${process.pid}.pid`)
 
 /**
  * Starts the watchdog of the process that the file names: a shell that waits on a pipe of ours, which ends when we
@@ -34,11 +38,12 @@ export const workerdPid = (state: StateFolder): string => join(state.own, 'worke
  */
 export function watch(pidFile: string): () => Promise<void> {
   if (process.platform === 'win32') return async () => {}
-  const script = `trap '' INT TERM HUP; read -r _; kill -9 "$(cat "$0")"`
+  const script = `trap '' INT TERM HUP; read -r _; kill -9 "$(cat "$0")"; rm -f "$0"`
   const dog = spawn('/bin/sh', ['-c', script, pidFile], { stdio: ['pipe', 'ignore', 'ignore'] })
   const gone = new Promise<void>((resolve) => dog.on('close', () => resolve()))
   return () => {
     dog.kill('SIGKILL')
+    rmSync(pidFile, { force: true })
     return gone
   }
 }
