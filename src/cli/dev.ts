@@ -1,6 +1,7 @@
 // `muster dev`: the whole of Muster on this machine, in the runtime that it is deployed to.
 
 import { Option } from 'commander'
+import { messageOf } from '../node/errors.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
 import { requireCheckout } from './edge/project.ts'
@@ -112,7 +113,7 @@ async function startDemonstration(
     return demo
   } catch (error) {
     if (ending.aborted) return null
-    log.write('demo', 'error', `no runner was started: ${error instanceof Error ? error.message : String(error)}`)
+    log.write('demo', 'error', `no runner was started: ${messageOf(error)}`)
     return null
   }
 }

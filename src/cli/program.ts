@@ -2,13 +2,13 @@
 
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { codeOf } from '../node/errors.ts'
 import { printable } from '../protocol/characters.ts'
 import { banCommand, bansCommand, drainCommand, unbanCommand } from './bans.ts'
 import { caCommand } from './ca.ts'
 import { devCommand } from './dev.ts'
 import { eventsCommand, explainCommand } from './events.ts'
 import { CommandError, group, shareOptions } from './operator/command.ts'
-import { codeOf } from './operator/files.ts'
 import { tokenCommand } from './token.ts'
 import { trustCommand } from './trust.ts'
 

@@ -1,25 +1,22 @@
-// Boots a runner and holds its parts together until it ends: liveness → config → secrets → enroll → connect → ready.
+// Runs a runner: boots it state by state (liveness → config → secrets → enroll → connect → ready), and at its end stops
+// what the boot started.
 
-import { isKubernetesMode, MODES } from '../protocol/modes.ts'
+import { messageOf } from '../node/errors.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
-import { type Clock, milliseconds } from '../protocol/time.ts'
 import { type Config, readConfig, readInstanceId } from './config.ts'
 import type { Flags } from './environment/arguments.ts'
 import type { Clocks } from './environment/clock.ts'
-import { readSecrets, type Secrets } from './environment/files.ts'
+import { readSecrets, type Secrets } from './environment/secrets.ts'
 import { Settings } from './environment/settings.ts'
-import type { EvidenceSource } from './evidence/evidence.ts'
 import { EXIT, type Exit, exitWith } from './exit.ts'
 import { type Health, serveHealth } from './health.ts'
 import { type Identity, mismatchOf } from './identity/identity.ts'
 import type { IdentityStore } from './identity/store.ts'
-import { causeOf, jsonLog, type Log } from './log.ts'
+import { jsonLog, type Log } from './log.ts'
 import { type Post, poster } from './net/http.ts'
-import { identityAtBoot, openStore } from './renewal/boot.ts'
-import { enrollClient } from './renewal/enroll-client.ts'
-import { KUBERNETES_PATIENCE, type Policy } from './renewal/lifecycle.ts'
-import { ProvisionedWatch } from './renewal/provisioned-watch.ts'
-import { type CurrentIdentity, Rotator, type RotatorParts } from './renewal/rotator.ts'
+import { identityAtBoot, openStore, waitForEvidence } from './renewal/boot.ts'
+import { Renewal } from './renewal/renewal.ts'
+import type { CurrentIdentity } from './renewal/rotator.ts'
 import { type Dial, dialer } from './tunnel/dial.ts'
 import { Tunnel } from './tunnel/tunnel.ts'
 
@@ -45,10 +42,13 @@ export interface AgentEvents {
 
 type BootState = 'liveness' | 'config' | 'secrets' | 'enroll' | 'connect' | 'ready'
 
-/** How long a token file that is missing or empty at boot is waited for, in milliseconds. */
-const TOKEN_FILE_GRACE = 10_000
-const TOKEN_FILE_RETRY = milliseconds(250)
-const ISSUE_ANOTHER = 'a provisioned certificate that cannot be renewed must be issued anew'
+/** What the state `config` finds out. */
+interface Configured {
+  readonly config: Config
+  readonly store: IdentityStore | null
+  /** The identity that the runner has already. */
+  readonly current: CurrentIdentity | null
+}
 
 export class Agent {
   readonly #system: System
@@ -57,10 +57,8 @@ export class Agent {
   readonly #stop = new AbortController()
   readonly #ended = Promise.withResolvers<Exit>()
   #health: Health | null = null
-  #rotator: Rotator | null = null
+  #renewal: Renewal | null = null
   #tunnel: Tunnel | null = null
-  #watch: ProvisionedWatch | null = null
-  #rotatorDone: Promise<unknown> | undefined
   #secrets: Secrets = new Map()
   #log: Log
 
@@ -73,7 +71,7 @@ export class Agent {
 
   /** The identity, while its certificate lives. */
   get identity(): Identity | null {
-    return this.#rotator?.live ?? null
+    return this.#renewal?.live ?? null
   }
 
   /** Empty until the tenant is known to be the declared one. */
@@ -81,6 +79,7 @@ export class Agent {
     return this.#secrets
   }
 
+  /** Why the runner is not ready, or null. */
   get unready(): string | null {
     if (this.identity === null) return 'no live certificate'
     return this.#tunnel?.open === true ? null : 'no open tunnel'
@@ -91,9 +90,7 @@ export class Agent {
     const exit = await Promise.race([this.#boot().then((early) => early ?? this.#ended.promise), this.#ended.promise])
     for (const message of exit.messages) this.#log('error', message, { exitCode: exit.exitCode })
     this.#stop.abort()
-    this.#watch?.stop()
-    this.#rotator?.stop()
-    await Promise.all([this.#tunnel?.stop(), this.#health?.close(), this.#rotatorDone])
+    await Promise.all([this.#renewal?.stop(), this.#tunnel?.stop(), this.#health?.close()])
     if (exit.exitCode === EXIT.stopped) this.#log('info', 'stopped')
     return exit
   }
@@ -104,151 +101,100 @@ export class Agent {
     this.#ended.resolve(exitWith(EXIT.stopped))
   }
 
-  /** The exit where the boot got no further. */
+  /** Goes through the states up to `connect`; the tunnel enters `ready`. Gives the exit where the boot fails. */
   async #boot(): Promise<Exit | null> {
-    const system = this.#system
-    const settings = new Settings(system.env)
-    this.#log = this.#logAs(readInstanceId(new Settings(system.env)))
+    const settings = new Settings(this.#system.env)
+    // `#configure` reads it again and reports what is wrong with it.
+    this.#log = this.#logAs(readInstanceId(new Settings(this.#system.env)))
     await this.#openHealth(settings)
+    this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
+
     this.#enter('config')
-    const config = readConfig(system.env, settings, this.#flags, system.certificates)
-    const store = config.provisioned === null ? openStore(config.identityDir, this.#log) : null
-    const loaded = identityAtBoot(config, store, this.#log, system.clocks.now(), system.random())
-    const current = loaded.ok ? loaded.value : null
-    const { mistakes: usage = [] } = this.#flags
-    const mistakes = [...usage, ...settings.mistakes, ...(loaded.ok ? [] : loaded.error)]
-    if (current === null && config.provisioned === null) {
-      const missing = await this.#missingEvidence(config, mistakes.length === 0)
-      if (missing !== null) mistakes.push(missing)
-    }
-    const mismatch = current === null ? null : mismatchOf(config, current.identity)
-    if (mismatch !== null) mistakes.push(mismatch)
-    if (mistakes.length > 0) return exitWith(EXIT.config, ...mistakes)
+    const configured = await this.#configure(settings)
+    if (!configured.ok) return exitWith(EXIT.config, ...configured.error)
+    const { config } = configured.value
 
     this.#enter('secrets')
-    const secrets = await this.#readSecrets(config)
-    if (!secrets.ok) return secrets.error
+    const secrets = await readSecrets(config.secretsDir, config.tenant)
+    if (!secrets.ok) return exitWith(EXIT.config, secrets.error)
 
     this.#enter('enroll')
     if (this.#stop.signal.aborted) return null
-    const post = system.post ?? poster(config.network)
-    await this.#startRotator(config, post, store, current)
+    const post = this.#system.post ?? poster(config.network)
+    await this.#startRenewal(configured.value, post)
     // An identity that came after the stop was kept; no tunnel is opened any more.
     if (this.#stop.signal.aborted) return null
     this.#secrets = secrets.value
 
     this.#enter('connect')
-    await this.#startTunnel(config, post)
+    this.#startTunnel(config, post)
     return null
   }
 
   async #openHealth(settings: Settings): Promise<void> {
     const port = settings.port('RUNNER_HEALTH_PORT')
-    if (port !== null) {
-      try {
-        this.#health = await serveHealth(port, () => this.unready)
-      } catch (error) {
-        settings.mistakes.push(`RUNNER_HEALTH_PORT cannot be listened on: ${causeOf(error)}`)
-      }
-    }
-    this.#enter('liveness', this.#health === null ? {} : { healthPort: this.#health.port })
-  }
-
-  /** A token file may come shortly after the container started. */
-  async #missingEvidence({ evidence }: Config, patient: boolean): Promise<string | null> {
-    if (!evidence.ok) return evidence.error
-    const { clocks } = this.#system
-    for (let waited = 0; ; waited += TOKEN_FILE_RETRY) {
-      const mistake = evidence.value.missingAt(clocks.now().wall)
-      if (mistake === null || this.#stop.signal.aborted || !patient || waited >= TOKEN_FILE_GRACE) return mistake
-      await clocks.sleep(TOKEN_FILE_RETRY, this.#stop.signal)
-    }
-  }
-
-  async #readSecrets({ secretsDir, tenant }: Config): Promise<Result<Secrets, Exit>> {
-    if (secretsDir === null || tenant === null) return ok(new Map())
+    if (port === null) return
     try {
-      return ok(await readSecrets(secretsDir, tenant))
+      this.#health = await serveHealth(port, () => this.unready)
     } catch (error) {
-      return err(exitWith(EXIT.config, `RUNNER_SECRETS_DIR cannot be read: ${causeOf(error)}`))
+      settings.mistakes.push(`RUNNER_HEALTH_PORT cannot be listened on: ${messageOf(error)}`)
     }
+  }
+
+  /** Reads the configuration and the identity; the error is every mistake. */
+  async #configure(settings: Settings): Promise<Result<Configured, readonly string[]>> {
+    const { certificates, clocks, env, random } = this.#system
+    const config = readConfig(env, settings, this.#flags, certificates)
+    const store = config.provisioned === null ? openStore(config.identityDir, this.#log) : null
+    const loaded = identityAtBoot(config, store, this.#log, clocks.now(), random())
+    const current = loaded.ok ? loaded.value : null
+    const { mistakes: usage = [] } = this.#flags
+    const mistakes = [...usage, ...settings.mistakes, ...(loaded.ok ? [] : loaded.error)]
+    if (current === null && config.provisioned === null) {
+      const patient = mistakes.length === 0
+      const missing = await waitForEvidence(config.evidence, clocks, patient, this.#stop.signal)
+      if (missing !== null) mistakes.push(missing)
+    }
+    const mismatch = current === null ? null : mismatchOf(config, current.identity)
+    if (mismatch !== null) mistakes.push(mismatch)
+    return mistakes.length === 0 ? ok({ config, store, current }) : err(mistakes)
   }
 
   /** Resolves with the first identity that may be used. */
-  #startRotator(
-    config: Config,
-    post: Post,
-    store: IdentityStore | null,
-    current: CurrentIdentity | null,
-  ): Promise<void> {
+  #startRenewal({ config, store, current }: Configured, post: Post): Promise<void> {
     const { clocks, random } = this.#system
-    const log = this.#log
-    const clock: Clock = () => clocks.now().wall
-    const { enrollUrl, evidence, instanceId, network, provisioned } = config
     return new Promise((resolve) => {
-      const parts: RotatorParts = {
-        policy: policyOf(config, clock),
-        evidence,
-        client: enrollUrl === null ? null : enrollClient(enrollUrl, network, post, clock, instanceId),
-        store,
-        clocks,
-        random,
-        log,
-        mismatch: (identity) => mismatchOf(config, identity),
-        onIdentity: (identity, how) => {
-          this.#events.onIdentity(identity, how)
-          this.#tunnel?.wake()
-          resolve()
-        },
+      const onIdentity: AgentEvents['onIdentity'] = (identity, how) => {
+        this.#events.onIdentity(identity, how)
+        this.#tunnel?.wake()
+        resolve()
       }
-      if (!config.renews && provisioned === null) {
-        log('warn', 'RUNNER_CERT_RENEWAL=off: this runner ends when its certificate does')
-      }
-      const rotator = new Rotator(parts, current)
-      this.#rotator = rotator
-      if (provisioned !== null) {
-        const { renews } = config
-        this.#watch = new ProvisionedWatch({ source: provisioned, declared: config, renews, rotator, clocks, log })
-      }
-      const end = (exit: Exit): void => {
-        const unrenewed = provisioned !== null && exit.exitCode === EXIT.lost
-        this.#ended.resolve(unrenewed ? exitWith(exit.exitCode, ...exit.messages, ISSUE_ANOTHER) : exit)
-      }
-      this.#rotatorDone = rotator.run().then(end, this.#ended.reject)
-      this.#watch?.run()
+      this.#renewal = new Renewal(config, { clocks, random, log: this.#log, post, store, onIdentity }, current)
+      this.#renewal.keepAlive().then(this.#ended.resolve, this.#ended.reject)
     })
   }
 
-  /** Resolves when the tunnel is open for the first time. */
-  #startTunnel(config: Config, post: Post): Promise<void> {
+  #startTunnel({ instanceId, network, tunnelUrl }: Config, post: Post): void {
     const { clocks, random } = this.#system
-    const dial = this.#system.dial ?? dialer(config.tunnelUrl, config.network, post, config.instanceId)
-    return new Promise((resolve) => {
-      const tunnel = new Tunnel({
-        dial,
-        clocks,
-        random,
-        log: this.#log,
-        identity: () => {
-          this.#watch?.refresh()
-          return this.#rotator?.live ?? null
-        },
-        onRejected: () => this.#rotator?.renewNow(),
-        onChange: (open) => {
-          if (this.#stop.signal.aborted) return
-          if (!open) return this.#log('warn', 'not ready: no open tunnel')
-          this.#enter('ready')
-          this.#events.onReady()
-          resolve()
-        },
-        onDrain: () => {
-          this.#log('info', 'drained: an operator asked this runner to finish')
-          this.stop()
-        },
-      })
-      this.#tunnel = tunnel
-      tunnel.run().catch(this.#ended.reject)
+    this.#tunnel = new Tunnel({
+      dial: this.#system.dial ?? dialer(tunnelUrl, network, post, instanceId),
+      clocks,
+      random,
+      log: this.#log,
+      identity: () => this.#renewal?.refreshed() ?? null,
+      onRejected: () => this.#renewal?.renewNow(),
+      onChange: (open) => {
+        if (this.#stop.signal.aborted) return
+        if (!open) return this.#log('warn', 'not ready: no open tunnel')
+        this.#enter('ready')
+        this.#events.onReady()
+      },
+      onDrain: () => {
+        this.#log('info', 'drained: an operator asked this runner to finish')
+        this.stop()
+      },
     })
+    this.#tunnel.run().catch(this.#ended.reject)
   }
 
   #enter(state: BootState, fields: Readonly<Record<string, number>> = {}): void {
@@ -257,17 +203,5 @@ export class Agent {
 
   #logAs(instanceId: string): Log {
     return jsonLog(this.#system.write, instanceId, () => this.#system.clocks.now().wall)
-  }
-}
-
-function policyOf({ evidence, provisioned, renews }: Config, clock: Clock): Policy {
-  const modeOf = ({ modeAt }: EvidenceSource) => modeAt(clock())
-  return {
-    renews,
-    enrollsAgain: provisioned === null && evidence.ok && MODES[modeOf(evidence.value)].reusable,
-    waitsForOperator: provisioned !== null && !renews,
-    get patience() {
-      return evidence.ok && isKubernetesMode(modeOf(evidence.value)) ? { time: KUBERNETES_PATIENCE } : { tries: 3 }
-    },
   }
 }

@@ -2,7 +2,6 @@
 
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import type { Network } from '../node/http-client.ts'
 import { DIRECT, proxyRules } from '../node/proxy-rules.ts'
 import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
 import { ENROLL_PATH, TUNNEL_PATH } from '../protocol/paths.ts'
@@ -12,19 +11,14 @@ import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
 import { pemPath } from './environment/pem-input.ts'
 import type { Settings } from './environment/settings.ts'
 import { EVIDENCE_VARIABLES, type EvidenceConfig, readEvidenceConfig } from './evidence/registry.ts'
-import type { DeclaredIdentity } from './identity/identity.ts'
 import { readProvisionedSource } from './identity/provisioned.ts'
 import { readExtraRoots } from './net/extra-roots.ts'
-import type { BootConfig } from './renewal/boot.ts'
+import type { RenewalConfig } from './renewal/renewal.ts'
 
-export interface Config extends BootConfig, DeclaredIdentity {
-  readonly enrollUrl: URL | null
+export interface Config extends RenewalConfig {
   readonly tunnelUrl: URL
-  readonly evidence: EvidenceConfig
-  readonly network: Network
   readonly secretsDir: string | null
   readonly identityDir: string | null
-  readonly instanceId: string
 }
 
 /** What can be known before the configuration is held to be right: enough to log and to answer probes. */

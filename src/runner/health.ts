@@ -1,7 +1,7 @@
 // Serves the health checks: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
 
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
+import { closeServer, listen } from '../node/server.ts'
 import { HEALTHZ_PATH, READYZ_PATH } from '../protocol/paths.ts'
 
 export interface Health {
@@ -9,7 +9,7 @@ export interface Health {
   readonly close: () => Promise<void>
 }
 
-/** `unready` says what is missing, null when nothing is. Rejects where the port cannot be had. */
+/** `unready` says what is missing, or null. Rejects where the port cannot be listened on. */
 export async function serveHealth(port: number, unready: () => string | null): Promise<Health> {
   const server = createServer({ requestTimeout: 5000, keepAlive: false }, (request, response) => {
     const answer = (status: number, body: object): void => {
@@ -26,21 +26,6 @@ export async function serveHealth(port: number, unready: () => string | null): P
     if (request.url === READYZ_PATH) return answer(missing === null ? 200 : 503, { ready: missing === null, missing })
     return answer(404, {})
   })
-  await listen(server, port)
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
-}
-
-function listen(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    // Probes come from the node, not from this machine.
-    server.listen(port, resolve)
-  })
+  // On every address: probes come from the node, not from this machine.
+  return { port: await listen(server, port), close: () => closeServer(server) }
 }

@@ -17,9 +17,6 @@ export function jsonLog(write: (line: string) => void, instanceId: string, clock
   }
 }
 
-/** The system's own words: code, call and path. */
-export const causeOf = (error: unknown): string => (error instanceof Error ? error.message : 'unknown')
-
 const TEXT_CHARACTERS = 300
 
 /** A text that another machine sent: short, and what would spoil a line on a screen escaped. */

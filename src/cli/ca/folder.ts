@@ -2,10 +2,11 @@
 
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { codeOf } from '../../node/errors.ts'
 import { seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
 import type { Authority } from '../../worker/ca/authority.ts'
 import { CommandError } from '../operator/command.ts'
-import { codeOf, makeFolder, readUpTo } from '../operator/files.ts'
+import { makeFolder, readWhole } from '../operator/files.ts'
 import { type Certificates, parseCertificates } from './certificates.ts'
 import type { CaFolder } from './create.ts'
 
@@ -59,9 +60,8 @@ const CA_FILE_BYTES = 256 * 1024
 /** The text of a file of the folder. */
 export function readCaFile(dir: string, name: string): string {
   const path = join(dir, name)
-  const file = readUpTo(path, CA_FILE_BYTES + 1)
+  const file = readWhole(path, CA_FILE_BYTES)
   if (!file.ok) throw new CommandError(`${path} ${file.error}`)
-  if (file.value.length > CA_FILE_BYTES) throw new CommandError(`${path} has more than ${CA_FILE_BYTES} bytes`)
   return new TextDecoder().decode(file.value)
 }
 

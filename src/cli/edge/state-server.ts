@@ -8,12 +8,15 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { writeAtomically } from '../../node/atomic-file.ts'
+import { messageOf } from '../../node/errors.ts'
+import { closeServer, listen } from '../../node/server.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from '../operator/command.ts'
 import { reach } from '../operator/network.ts'
 import type { Query } from './runtime.ts'
 import { lockState, type StateFolder } from './state.ts'
-import { listen } from './terminator.ts'
+
+const LOOPBACK = '127.0.0.1'
 
 /** Content of the server's file. */
 interface Address {
@@ -24,7 +27,7 @@ interface Address {
 const addressFile = (state: StateFolder): string => join(state.own, 'edge.json')
 
 /** Runs statements on loopback for whoever can read the state folder. Gives the function that ends it. */
-export async function serveState(state: StateFolder, query: Query): Promise<() => void> {
+export async function serveState(state: StateFolder, query: Query): Promise<() => Promise<void>> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
     if (!isSame(request.headers.authorization ?? '', `Bearer ${secret}`)) {
@@ -35,15 +38,14 @@ export async function serveState(state: StateFolder, query: Query): Promise<() =
       const { sql, params } = JSON.parse(await text(request))
       response.end(JSON.stringify({ rows: await query(sql, params) }))
     } catch (error) {
-      response.writeHead(500).end(JSON.stringify({ error: error instanceof Error ? error.message : String(error) }))
+      response.writeHead(500).end(JSON.stringify({ error: messageOf(error) }))
     }
   })
-  const address: Address = { port: await listen(server, 0), secret }
+  const address: Address = { port: await listen(server, 0, LOOPBACK), secret }
   writeAtomically(addressFile(state), JSON.stringify(address))
   return () => {
     rmSync(addressFile(state), { force: true })
-    server.close()
-    server.closeAllConnections()
+    return closeServer(server)
   }
 }
 
@@ -87,7 +89,7 @@ async function findServer(state: StateFolder): Promise<Query | null> {
 }
 
 async function ask({ port, secret }: Address, sql: string, params: readonly unknown[]): Promise<unknown[][]> {
-  const response = await reach(new URL(`http://127.0.0.1:${port}/`), {
+  const response = await reach(new URL(`http://${LOOPBACK}:${port}/`), {
     method: 'POST',
     headers: { authorization: `Bearer ${secret}` },
     body: JSON.stringify({ sql, params }),

@@ -2,6 +2,7 @@
 
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { messageOf } from '../../node/errors.ts'
 import { CommandError } from '../operator/command.ts'
 import { makeFolder } from '../operator/files.ts'
 
@@ -35,7 +36,7 @@ export function lockState(state: StateFolder): (() => void) | null {
   } catch (error) {
     lock?.close()
     if (isBusy(error)) return null
-    throw new CommandError(`${path}: ${error instanceof Error ? error.message : String(error)}`)
+    throw new CommandError(`${path}: ${messageOf(error)}`)
   }
 }
 

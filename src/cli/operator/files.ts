@@ -1,27 +1,26 @@
-// Files and folders that the operator names: read up to a bound, made where that is possible.
+// Reads files that the operator names, to a limit, and makes folders.
 
-import { accessSync, closeSync, constants, mkdirSync, openSync, readSync, statSync } from 'node:fs'
+import { accessSync, constants, mkdirSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import { readUpToLimit } from '../../node/bounded-file.ts'
+import { codeOf } from '../../node/errors.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from './command.ts'
 
-/** At most `limit` bytes, whatever the path leads to. The error is what comes after the file's name in a sentence. */
-export function readUpTo(path: string, limit: number): Result<Uint8Array, string> {
-  const bytes = new Uint8Array(limit)
-  let length = 0
+/** The first `limit` bytes of a file. The error is what comes after the file's name in a sentence. */
+export function readFirst(path: string, limit: number): Result<Uint8Array, string> {
   try {
-    const file = openSync(path, 'r')
-    try {
-      for (let read = -1; read !== 0 && length < limit; length += read)
-        read = readSync(file, bytes, length, limit - length, null)
-    } finally {
-      closeSync(file)
-    }
+    return ok(readUpToLimit(path, limit))
   } catch (error) {
     const code = codeOf(error)
     return err(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`)
   }
-  return ok(bytes.subarray(0, length))
+}
+
+/** A whole file of at most `limit` bytes; the error as for `readFirst`. */
+export function readWhole(path: string, limit: number): Result<Uint8Array, string> {
+  const file = readFirst(path, limit + 1)
+  return file.ok && file.value.length > limit ? err(`has more than ${limit} bytes`) : file
 }
 
 /** Makes a folder and those above it, or says why what the operator named cannot be written to. */
@@ -48,7 +47,3 @@ function makeMissing(path: string): void {
     if (codeOf(error) !== 'EEXIST') throw error
   }
 }
-
-/** The system's code of an error (`ENOENT`), which quotes no content. */
-export const codeOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'

@@ -1,13 +1,12 @@
-// The trust file as commands read it: compiled, with the files that it names.
+// Compiles the trust file for a command, with the files that it names: key sets and CA certificates.
 
 import { dirname, resolve } from 'node:path'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
-import { err, type Result } from '../../protocol/result.ts'
 import { type Compilation, compileTrust } from '../../trust/compile.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../../trust/document.ts'
 import { CommandError } from './command.ts'
-import { readUpTo } from './files.ts'
+import { readFirst, readWhole } from './files.ts'
 
 /** Compiles the file at `path`; throws a CommandError with every mistake, a line each. */
 export async function readTrust(path: string): Promise<CompiledTrust> {
@@ -20,16 +19,12 @@ export async function readTrust(path: string): Promise<CompiledTrust> {
 export async function compileTrustFile(path: string, deployed = false): Promise<Compilation> {
   const folder = dirname(resolve(path))
   // One byte over the limit is enough for the compiler to say so.
-  const file = readUpTo(resolve(path), TRUST_FILE_BYTES + 1)
+  const file = readFirst(resolve(path), TRUST_FILE_BYTES + 1)
   if (!file.ok) throw new CommandError(`the trust file ${path} ${file.error}; name another with --trust`)
-  return compileTrust(file.value, { deployed, readFile: (name) => readNamed(resolve(folder, name)) })
-}
-
-/** A file that the trust file names: a key set or a CA certificate. */
-function readNamed(path: string): Result<Uint8Array, string> {
-  const file = readUpTo(path, KEY_SET_BODY_BYTES + 1)
-  if (!file.ok) return file
-  return file.value.length <= KEY_SET_BODY_BYTES ? file : err(`has more than ${KEY_SET_BODY_BYTES} bytes`)
+  return compileTrust(file.value, {
+    deployed,
+    readFile: (name) => readWhole(resolve(folder, name), KEY_SET_BODY_BYTES),
+  })
 }
 
 export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>

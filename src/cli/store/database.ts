@@ -1,5 +1,6 @@
 // How a command reaches D1: the local one, through the edge that runs or by itself, or the deployed one.
 
+import { messageOf } from '../../node/errors.ts'
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
 import { type Project, readProject, requireCheckout } from '../edge/project.ts'
@@ -44,8 +45,6 @@ async function workWith<T>(execute: Execute, work: (db: Database) => Promise<T>)
   } catch (error) {
     const isFault = error === fault || (error instanceof Error && error.cause === fault)
     if (fault === undefined || !isFault) throw error
-    throw fault instanceof CommandError
-      ? fault
-      : new CommandError(`the database: ${fault instanceof Error ? fault.message : String(fault)}`)
+    throw fault instanceof CommandError ? fault : new CommandError(`the database: ${messageOf(fault)}`)
   }
 }

@@ -2,8 +2,9 @@
 
 import { X509Certificate } from 'node:crypto'
 import { existsSync } from 'node:fs'
+import { readRegularFile } from '../../node/bounded-file.ts'
+import { codeOf } from '../../node/errors.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
-import { readBounded } from './files.ts'
 import { isQuoted, type Settings } from './settings.ts'
 
 /** Gives the text; a file is read anew each time. The error names the variable and quotes nothing. */
@@ -38,11 +39,11 @@ export function pemPath(value: string): string | null {
 function pemFile(name: string, path: string): PemSource {
   return () => {
     try {
-      const text = readBounded(path, PEM_BYTES)
+      const text = readRegularFile(path, PEM_BYTES)
       return holdsPem(text) ? repaired(name, text) : err(`${name}: there is no PEM in the file`)
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? error.code : 'too large or not a file'
-      return err(`${name} is neither a PEM nor the path of a file that can be read (${code})`)
+      const why = codeOf(error, 'too large or not a file')
+      return err(`${name} is neither a PEM nor the path of a file that can be read (${why})`)
     }
   }
 }

@@ -1,5 +1,7 @@
 // Reads the runner's own token, from a variable or a file, and what a Kubernetes token says of itself, unverified.
 
+import { readRegularFile } from '../../node/bounded-file.ts'
+import { messageOf } from '../../node/errors.ts'
 import { decodeBase64url } from '../../protocol/bytes.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
 import { type ConfigurableMode, isKubernetesMode } from '../../protocol/modes.ts'
@@ -7,8 +9,7 @@ import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
-import { readBounded } from '../environment/files.ts'
-import { causeOf, type Fields, sanitized } from '../log.ts'
+import { type Fields, sanitized } from '../log.ts'
 import type { EvidenceSource } from './evidence.ts'
 
 /** Names of each variable that gives a token, first the one that the messages name. */
@@ -81,10 +82,10 @@ const expiryOf = (token: string): EpochMilliseconds => {
 
 function readTokenFile(path: string): Result<string, TokenFault> {
   try {
-    const token = readBounded(path, JWS_BYTES + 1024).trim()
+    const token = readRegularFile(path, JWS_BYTES + 1024).trim()
     return token === '' ? err({ kind: 'empty', cause: 'empty' }) : ok(token)
   } catch (error) {
-    return err({ kind: 'absent', cause: causeOf(error) })
+    return err({ kind: 'absent', cause: messageOf(error) })
   }
 }
 

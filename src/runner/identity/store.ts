@@ -7,12 +7,12 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, constants, existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { removeTemporaries, tryWriting, writeAtomically } from '../../node/atomic-file.ts'
+import { readRegularFile } from '../../node/bounded-file.ts'
+import { codeOf, messageOf } from '../../node/errors.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochSeconds, rfc3339 } from '../../protocol/time.ts'
-import { readBounded } from '../environment/files.ts'
-import { causeOf } from '../log.ts'
 import { type Identity, readIdentity } from './identity.ts'
 import { keyPem, type RequestKey, readKey } from './keys.ts'
 
@@ -90,7 +90,7 @@ export class IdentityStore {
       try {
         rmSync(join(this.#folder, IDENTITY), { force: true })
       } catch (removal) {
-        throw new Error(`${causeOf(error)}; the former identity stays: ${causeOf(removal)}`)
+        throw new Error(`${messageOf(error)}; the former identity stays: ${messageOf(removal)}`)
       }
       throw error
     }
@@ -135,7 +135,7 @@ export class IdentityStore {
     const path = join(this.#folder, name)
     try {
       // Never through a symbolic link.
-      const text = readBounded(path, FILE_BYTES, constants.O_NOFOLLOW)
+      const text = readRegularFile(path, FILE_BYTES, constants.O_NOFOLLOW)
       const wasOpen = (statSync(path).mode & 0o077) !== 0
       if (wasOpen) tighten(path)
       const reading = readJson(new TextEncoder().encode(text))
@@ -143,7 +143,7 @@ export class IdentityStore {
         ? ok({ fields: reading.value, wasOpen })
         : unusable('it is not one JSON object')
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? String(error.code) : 'not a file of ours'
+      const code = codeOf(error, 'not a file of ours')
       return code === 'ENOENT' && !existsSync(path) ? ok(null) : unusable(`it cannot be read (${code})`)
     }
   }
@@ -171,7 +171,7 @@ function obstacleTo(folder: string): unknown {
 
 function readOwner(folder: string): string | null {
   try {
-    const owner = readBounded(join(folder, OWNER), 128, constants.O_NOFOLLOW).trim()
+    const owner = readRegularFile(join(folder, OWNER), 128, constants.O_NOFOLLOW).trim()
     return owner === '' ? null : owner
   } catch {
     return null

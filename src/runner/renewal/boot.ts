@@ -1,33 +1,36 @@
-// Loads what a runner has when it boots: its identity directory, and a provisioned certificate or the persisted identity.
+// Loads the identity that a runner has when it boots, provisioned or persisted; without one, waits for the evidence of
+// an enrollment.
 
+import { messageOf } from '../../node/errors.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, milliseconds, rfc3339, toEpochMilliseconds } from '../../protocol/time.ts'
-import type { ClockReading } from '../environment/clock.ts'
+import type { ClockReading, Clocks } from '../environment/clock.ts'
+import type { EvidenceConfig } from '../evidence/registry.ts'
 import type { Identity } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
 import { IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
-import { causeOf, type Log } from '../log.ts'
+import type { Log } from '../log.ts'
 import { lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
 import type { CurrentIdentity } from './rotator.ts'
 
-/** What is in a folder that cannot be written to is used all the same, and what follows it is not kept. */
+/** A folder that can only be read serves: the identity in it is used, and later ones are not kept. */
 export function openStore(identityDir: string | null, log: Log): IdentityStore | null {
   if (identityDir === null) return null
   try {
     const store = IdentityStore.open(identityDir)
-    if (store.unwritable !== null) log('warn', NOT_PERSISTED, { cause: causeOf(store.unwritable) })
+    if (store.unwritable !== null) log('warn', NOT_PERSISTED, { cause: messageOf(store.unwritable) })
     return store
   } catch (error) {
-    log('warn', NOT_PERSISTED, { cause: causeOf(error) })
+    log('warn', NOT_PERSISTED, { cause: messageOf(error) })
     return null
   }
 }
 
-/** What the configuration says of the identity. */
+/** How the identity is configured. */
 export interface BootConfig {
   readonly provisioned: ProvisionedSource | null
   readonly renews: boolean
-  /** Variables that are set and that a provisioned certificate makes pointless. */
+  /** Variables that are set and have no effect beside a provisioned certificate. */
   readonly overridden: readonly string[]
 }
 
@@ -60,7 +63,7 @@ export function identityAtBoot(
 export const logProvisioned = (log: Log, { spiffeId, notAfter }: Identity): void =>
   log('info', 'using provisioned cert', { spiffeId, notAfter: rfc3339(notAfter) })
 
-/** By this machine's clock, since nobody else was asked yet. */
+/** By this machine's clock: no other is known yet. */
 export const remainingLife = (identity: Identity, now: EpochMilliseconds) =>
   milliseconds(toEpochMilliseconds(identity.notAfter) - now)
 
@@ -88,4 +91,23 @@ function loadPersisted(
     // It stays and is ignored again, or replaced by the next identity.
   }
   return null
+}
+
+/** How long a token file that is missing or empty at boot is waited for, and how often it is looked for. */
+const TOKEN_FILE_GRACE = milliseconds(10_000)
+const TOKEN_FILE_RETRY = milliseconds(250)
+
+/** What is missing for an enrollment, or null. `patient`: a file that the container gets shortly after its start may come. */
+export async function waitForEvidence(
+  evidence: EvidenceConfig,
+  clocks: Clocks,
+  patient: boolean,
+  stop: AbortSignal,
+): Promise<string | null> {
+  if (!evidence.ok) return evidence.error
+  for (let waited = 0; ; waited += TOKEN_FILE_RETRY) {
+    const mistake = evidence.value.missingAt(clocks.now().wall)
+    if (mistake === null || stop.aborted || !patient || waited >= TOKEN_FILE_GRACE) return mistake
+    await clocks.sleep(TOKEN_FILE_RETRY, stop)
+  }
 }

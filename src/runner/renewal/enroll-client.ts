@@ -1,5 +1,6 @@
 // Asks POST /api/enroll for a certificate, with evidence or with the certificate that is to be renewed.
 
+import { messageOf } from '../../node/errors.ts'
 import type { Network } from '../../node/http-client.ts'
 import { PROTOCOL_VERSION } from '../../protocol/enroll.ts'
 import { ENROLL_PATH } from '../../protocol/paths.ts'
@@ -8,7 +9,7 @@ import type { Clock, Milliseconds } from '../../protocol/time.ts'
 import type { EvidenceSource } from '../evidence/evidence.ts'
 import type { Identity } from '../identity/identity.ts'
 import { type RequestKey, signNonce } from '../identity/keys.ts'
-import { causeOf, type Fields } from '../log.ts'
+import type { Fields } from '../log.ts'
 import { type Post, requestFailed } from '../net/http.ts'
 import type { Enrolled } from './enrolled.ts'
 import { type EnrollFailure, readEnrollResponse, skewOf } from './response.ts'
@@ -48,7 +49,7 @@ export function enrollClient(url: URL, network: Network, post: Post, clock: Cloc
       return { result, described, skew: skewOf(answer.value, now) }
     } catch (error) {
       // OpenSSL throws for a certificate with a key that it does not know.
-      return failed(causeOf(error))
+      return failed(messageOf(error))
     }
   }
 

@@ -18,8 +18,10 @@ export interface Policy {
   readonly enrollsAgain: boolean
   /** A provisioned certificate that nothing renews is replaced by an operator: the runner stays up and waits. */
   readonly waitsForOperator: boolean
-  /** How long a refused credential is tried again: so many times in all, or for so long. */
-  readonly patience: { readonly tries: number } | { readonly time: Milliseconds }
+  /** A refused credential is tried again until it was refused so many times in a row, … */
+  readonly tries: number
+  /** … and for so long. */
+  readonly patience: Milliseconds
 }
 
 /** The life of one certificate, by this machine's clocks. */
@@ -59,9 +61,8 @@ export type AttemptResult = Result<
   { readonly verdict: Verdict; readonly retryAfter: Milliseconds | null }
 >
 
-/** The control plane renews until then past the end of a certificate. */
+/** How long past its end the control plane still renews a certificate. */
 export const RENEWAL_WINDOW = toMilliseconds(minutes((RENEWAL_GRACE + CLOCK_LEEWAY) / 60))
-export const KUBERNETES_PATIENCE = toMilliseconds(minutes(10))
 const PROTOCOL_TRIES = 3
 /** However short a certificate lives, renewals are this far apart. */
 const LEAST_BETWEEN = 3000
@@ -112,7 +113,7 @@ function attemptAfter(wait: Milliseconds, since: ClockReading, now: ClockReading
   return left > 0 ? { do: 'wait', for: left } : { do: 'attempt', work }
 }
 
-/** Somebody saw that the identity no longer serves (the tunnel was closed for it): renewal is due now. */
+/** The control plane closed the tunnel because of the certificate: renewal is due now. */
 export const withRenewalDue = (state: State): State =>
   state.lifetime === null || state.request !== null
     ? state
@@ -167,8 +168,8 @@ function countRefusal(before: Refusals | null, verdict: Verdict, now: ClockReadi
   return before?.verdict === verdict ? { ...before, count: before.count + 1 } : { verdict, count: 1, since: now }
 }
 
-const isPatient = ({ patience }: Policy, { count, since }: Refusals, now: ClockReading): boolean =>
-  'tries' in patience ? count < patience.tries : mostElapsed(since, now) < patience.time
+const isPatient = ({ tries, patience }: Policy, { count, since }: Refusals, now: ClockReading): boolean =>
+  count < tries || mostElapsed(since, now) < patience
 
 /** How long a renewal still has; an enrollment has no end. */
 const windowLeft = (work: Work, lifetime: Lifetime | null, now: ClockReading): number =>
@@ -176,7 +177,7 @@ const windowLeft = (work: Work, lifetime: Lifetime | null, now: ClockReading): n
     ? lifetime.length + RENEWAL_WINDOW - mostElapsed(lifetime.since, now)
     : Number.POSITIVE_INFINITY
 
-/** No wait outlasts what it waits for: a last try fits into the window, and at the end of the patience. */
+/** No wait passes the last moment for a try: the end of the window less one attempt, and the end of the patience. */
 function longestWait(
   { patience }: Policy,
   work: Work,
@@ -187,8 +188,8 @@ function longestWait(
   const limits = [Number.POSITIVE_INFINITY]
   const ahead = windowLeft(work, lifetime, now) - LAST_TRY
   if (ahead > 0) limits.push(ahead)
-  if (refusals !== null && 'time' in patience) {
-    const left = patience.time - mostElapsed(refusals.since, now)
+  if (refusals !== null) {
+    const left = patience - mostElapsed(refusals.since, now)
     if (left > 0) limits.push(left)
   }
   return Math.min(...limits)

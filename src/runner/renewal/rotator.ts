@@ -1,5 +1,6 @@
 // Keeps an identity alive: drives the state machine against the clock, the control plane and the disk.
 
+import { messageOf } from '../../node/errors.ts'
 import { ok } from '../../protocol/result.ts'
 import { milliseconds, toEpochSeconds } from '../../protocol/time.ts'
 import { type Clocks, TICK } from '../environment/clock.ts'
@@ -8,7 +9,7 @@ import { EXIT, type Exit, exitWith } from '../exit.ts'
 import type { Identity } from '../identity/identity.ts'
 import { newRequestKey, type RequestKey } from '../identity/keys.ts'
 import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
-import { causeOf, type Log } from '../log.ts'
+import type { Log } from '../log.ts'
 import { AttemptLog } from './attempt-log.ts'
 import type { Attempt, EnrollClient } from './enroll-client.ts'
 import { type Enrolled, lifeLeft } from './enrolled.ts'
@@ -198,7 +199,7 @@ export class Rotator {
       write(store)
     } catch (error) {
       // For a folder that could not be written at boot this was logged then.
-      if (store.unwritable === null) log('warn', NOT_PERSISTED, { cause: causeOf(error) })
+      if (store.unwritable === null) log('warn', NOT_PERSISTED, { cause: messageOf(error) })
     }
   }
 

@@ -4,6 +4,7 @@
 import { X509Certificate } from 'node:crypto'
 import type { Agent, IncomingMessage } from 'node:http'
 import { WebSocket } from 'ws'
+import { messageOf } from '../../node/errors.ts'
 import { failureText, type Network } from '../../node/http-client.ts'
 import { agentFor } from '../../node/proxy-agent.ts'
 import { readUpTo } from '../../protocol/bytes.ts'
@@ -25,7 +26,6 @@ import {
 } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
 import { keyPem, signText } from '../identity/keys.ts'
-import { causeOf } from '../log.ts'
 import { ATTEMPT_TIMEOUT, type Post, parseProblem, type RequestResult, requestFailed } from '../net/http.ts'
 import { ReadySocket, type TunnelSocket } from './socket.ts'
 
@@ -79,7 +79,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       agent = agentFor(url, { rules: network.rules, roots: network.extraRoots(), client, signal: end.signal })
     } catch (error) {
       // What OpenSSL says of a certificate quotes nothing of it.
-      return requestFailed(`TLS takes no such certificate: ${causeOf(error)}`)
+      return requestFailed(`TLS takes no such certificate: ${messageOf(error)}`)
     }
     return new Promise((resolve) => {
       const address = new URL(url)

@@ -178,12 +178,19 @@ const incident = (days: number): fc.Arbitrary<Incident> => {
 }
 
 const POLICIES: Readonly<Record<string, Policy>> = {
-  'a bootstrap token': { renews: true, enrollsAgain: false, waitsForOperator: false, patience: { tries: 3 } },
+  'a bootstrap token': {
+    renews: true,
+    enrollsAgain: false,
+    waitsForOperator: false,
+    tries: 3,
+    patience: milliseconds(0),
+  },
   'a Kubernetes token': {
     renews: true,
     enrollsAgain: true,
     waitsForOperator: false,
-    patience: { time: milliseconds(10 * MINUTE) },
+    tries: 1,
+    patience: milliseconds(10 * MINUTE),
   },
 }
 
