@@ -1,67 +1,75 @@
-// `muster ban`, `muster unban`, `muster bans` and `muster drain`: runners cut off, or sent home, by hand.
+// `muster ban`, `unban`, `bans` and `drain`: cuts runners off, or asks them to exit.
 
-import { isPrintable } from '../protocol/characters.ts'
-import { MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { BanRow } from '../worker/store/bans.ts'
-import { type NamingOptions, named, naming } from './naming.ts'
-import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
+import { CommandError, command, DATABASE, print, readNote, type SharedOptions } from './operator/command.ts'
+import { readTarget, type TargetOptions, withTarget } from './operator/target.ts'
 
-interface BanOptions extends NamingOptions {
+interface BanOptions extends TargetOptions {
   readonly note?: string
 }
 
 export const banCommand = () =>
-  naming(command('ban', 'cut runners off: no enrollment, renewal or connection, and open tunnels are closed'))
-    .option('--note <text>', 'why, shown in the list')
-    .addHelpText('after', HELP)
+  withTarget(
+    command('ban', 'cut runners off: no enrollment, renewal or connection, and open tunnels are closed', [
+      ...DATABASE,
+      'trust',
+    ]),
+  )
+    .option('--note <text>', 'why; `muster bans` lists it')
+    .addHelpText('after', BAN_HELP)
     .action((options: BanOptions) => ban(options))
 
 export const unbanCommand = () =>
-  naming(command('unban', 'lift a ban')).action((options: NamingOptions) => unban(options))
+  withTarget(command('unban', 'lift a ban', DATABASE))
+    .addHelpText('after', '\nName exactly one, as the ban does.\n\nExample:\n  muster unban --tenant acme --remote')
+    .action((options: TargetOptions) => unban(options))
 
 export const bansCommand = () =>
-  command('bans', 'who is banned, oldest first').action((options: SharedOptions) => bans(options))
+  command('bans', 'list who is banned, oldest first', DATABASE).action((options: SharedOptions) => bans(options))
 
 export const drainCommand = () =>
-  naming(command('drain', 'ask runners to finish what they do and to exit'))
-    .addHelpText(
-      'after',
-      '\nName exactly one. Connected runners are asked within a minute, others when they next connect.',
-    )
-    .action((options: NamingOptions) => drain(options))
+  withTarget(command('drain', 'ask runners to finish what they do and to exit', DATABASE))
+    .addHelpText('after', DRAIN_HELP)
+    .action((options: TargetOptions) => drain(options))
 
-const HELP = `
-Name exactly one. Values count as they are written: no patterns.
-It holds everywhere within 30 seconds, and tunnels are closed within a minute.`
+const BAN_HELP = `
+Name exactly one. Values are compared as they are written: no patterns.
+It holds everywhere within 30 seconds, and tunnels are closed within a minute.
+
+Example:
+  muster ban --runner-id build-7 --note "stolen laptop" --remote`
+
+const DRAIN_HELP = `
+Name exactly one. Connected runners are asked within a minute, others when they next connect.
+
+Example:
+  muster drain --tenant acme --remote`
 
 async function ban(options: BanOptions): Promise<void> {
-  const whom = named(options)
-  const { note = null } = options
-  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isPrintable(note))) {
-    throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
-  }
+  const target = readTarget(options)
+  const note = readNote(options.note)
   const now = toEpochSeconds(systemClock())
   const { withDatabase } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
   const runners = await withDatabase(options, async (db) => {
-    const live = await countNamed(db, whom, now)
-    const stands = (await listBans(db)).some(({ kind, value }) => kind === whom.kind && value === whom.value)
-    if (whom.kind === 'tenant' && live === 0 && !stands) await refuseUnknownTenant(options, whom.value)
-    await insertBan(db, { ...whom, note, createdAt: now })
+    const live = await countNamed(db, target, now)
+    const stands = (await listBans(db)).some(({ kind, value }) => kind === target.kind && value === target.value)
+    if (target.kind === 'tenant' && live === 0 && !stands) await refuseUnknownTenant(options, target.value)
+    await insertBan(db, { ...target, note, createdAt: now })
     return live
   })
-  print(options, { ...whom, note, createdAt: rfc3339(now), runners }, () =>
+  print(options, { ...target, note, createdAt: rfc3339(now), runners }, () =>
     [
       runners === 0
-        ? `banned ${whom.kind} ${whom.value}: 0 live runners; the ban stands for later ones`
-        : `banned ${whom.kind} ${whom.value}: ${countText(runners)} now`,
+        ? `banned ${target.kind} ${target.value}: 0 live runners; the ban stands for later ones`
+        : `banned ${target.kind} ${target.value}: ${countText(runners)} now`,
       'it holds everywhere within 30 seconds; their tunnels are closed within a minute',
     ].join('\n'),
   )
 }
 
-/** A slip of the pen would ban nobody. A trust file that does not load stands in nobody's way in an emergency. */
+/** A misspelt tenant would ban nobody. A trust file that cannot be read is no obstacle in an emergency. */
 async function refuseUnknownTenant({ trust: path }: SharedOptions, tenant: string): Promise<void> {
   const { readTrust } = await import('./operator/trust-file.ts')
   const trust = await readTrust(path).catch(() => null)
@@ -72,49 +80,49 @@ async function refuseUnknownTenant({ trust: path }: SharedOptions, tenant: strin
 
 const countText = (runners: number): string => (runners === 1 ? '1 live runner' : `${runners} live runners`)
 
-async function unban(options: NamingOptions): Promise<void> {
-  const whom = named(options)
+async function unban(options: TargetOptions): Promise<void> {
+  const target = readTarget(options)
   const { withDatabase } = await import('./store/database.ts')
   const { deleteBan } = await import('../worker/store/bans.ts')
-  if (!(await withDatabase(options, (db) => deleteBan(db, whom)))) {
-    throw new CommandError(`there is no ban of ${whom.kind} ${JSON.stringify(whom.value)}: see muster bans`)
+  if (!(await withDatabase(options, (db) => deleteBan(db, target)))) {
+    throw new CommandError(`there is no ban of ${target.kind} ${JSON.stringify(target.value)}: see muster bans`)
   }
-  print(options, whom, () => `lifted the ban of ${whom.kind} ${whom.value}; it counts within 30 seconds`)
+  print(options, target, () => `lifted the ban of ${target.kind} ${target.value}; it counts within 30 seconds`)
 }
 
 async function bans(options: SharedOptions): Promise<void> {
   const { withDatabase } = await import('./store/database.ts')
   const { listBans } = await import('../worker/store/bans.ts')
   const rows = await withDatabase(options, listBans)
-  print(options, rows.map(shown), () =>
-    rows.length === 0 ? 'nobody is banned' : rows.map((row) => lineOf(shown(row))).join('\n'),
+  print(options, rows.map(toJson), () =>
+    rows.length === 0 ? 'nobody is banned' : rows.map((row) => lineOf(toJson(row))).join('\n'),
   )
 }
 
-async function drain(options: NamingOptions): Promise<void> {
-  const whom = named(options)
+async function drain(options: TargetOptions): Promise<void> {
+  const target = readTarget(options)
   const { withDatabase } = await import('./store/database.ts')
   const { requestDrain } = await import('../worker/store/bans.ts')
   const now = toEpochSeconds(systemClock())
-  const enrollments = await withDatabase(options, (db) => requestDrain(db, whom, now))
+  const enrollments = await withDatabase(options, (db) => requestDrain(db, target, now))
   if (enrollments.length === 0) {
-    throw new CommandError(`no live runner has the ${whom.kind} ${JSON.stringify(whom.value)}: see muster events`)
+    throw new CommandError(`no live runner has the ${target.kind} ${JSON.stringify(target.value)}: see muster events`)
   }
   print(options, { enrollments }, () =>
     [...enrollments, `asked of ${enrollments.length}; those that are connected hear of it within a minute`].join('\n'),
   )
 }
 
-const shown = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
+const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
   kind,
   value,
   note,
   createdAt: rfc3339(createdAt),
-  /** When the last runner that it names had been told; null: not all have. */
+  /** When the tunnels of all runners that it names had been closed; null: not yet. */
   told: sweptAt === null ? null : rfc3339(sweptAt),
 })
 
-const lineOf = ({ kind, value, note, createdAt, told }: ReturnType<typeof shown>): string =>
+const lineOf = ({ kind, value, note, createdAt, told }: ReturnType<typeof toJson>): string =>
   [createdAt, kind.padEnd(10), value, told === null ? '(runners are being told)' : '', note ?? '']
     .filter((part) => part !== '')
     .join('  ')

@@ -1,4 +1,4 @@
-// `muster ca issue`: the provisioned certificate of a machine that cannot enroll, from the operator's own CA folder.
+// `muster ca issue`: issues the provisioned certificate of a machine that cannot enroll, from the operator's CA folder.
 
 import { join } from 'node:path'
 import { sha256Hex } from '../protocol/bytes.ts'
@@ -24,12 +24,9 @@ const FILES = { certificate: 'cert.pem', key: 'key.pem', ca: 'ca.pem' } as const
 export async function issue(options: IssueOptions): Promise<void> {
   const { tenant, dir, out } = options
   const lifetime = readLifetime(options.ttl)
-  const { readTrust } = await import('./operator/trust-file.ts')
+  const { readTrust, requireTenant } = await import('./operator/trust-file.ts')
   const trust = await readTrust(options.trust)
-  if (!trust.tenants.includes(tenant)) {
-    const known = trust.tenants.join(', ')
-    throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${options.trust}; there is ${known}`)
-  }
+  requireTenant(trust, tenant, options.trust)
   refuseTaken(out, Object.values(FILES))
   const authority = await loadFolder(dir)
   const now = toEpochSeconds(systemClock())
@@ -90,7 +87,7 @@ const about = ({ files, ...issued }: { files: string[]; spiffeId: string; notAft
     ...files.map((file) => `wrote ${file}`),
     '',
     `${issued.spiffeId} until ${issued.notAfter}, enrollment ${issued.enrollmentId}`,
-    'for one machine: a second one that uses it is taken for a clone',
+    'for one machine: a second one that uses it counts as a clone',
   ].join('\n')
 
 function readLifetime(text: string): Seconds {

@@ -1,5 +1,5 @@
-// `muster ca rotate`: a new CA beside the old one, in three steps. The file `secrets.json` always holds what the Worker
-// is to be given next; a step that is done already writes it again.
+// `muster ca rotate`: replaces the CA in three steps. After each, `secrets.json` holds the secrets that the Worker gets
+// next; a step that is repeated writes it again.
 
 import { join } from 'node:path'
 import { encodePem } from '../protocol/pem.ts'
@@ -21,7 +21,15 @@ import {
   wasRetired,
   writeSecretFile,
 } from './ca/rotation.ts'
-import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
+import {
+  CommandError,
+  command,
+  DATABASE,
+  group,
+  print,
+  type SharedName,
+  type SharedOptions,
+} from './operator/command.ts'
 
 interface RotateOptions extends SharedOptions {
   readonly dir: string
@@ -52,8 +60,8 @@ export function rotationText(dir: string): string {
 
 export function rotateCommand() {
   const rotate = group('rotate', 'replace the certificate authority while runners go on').addHelpText('after', HELP)
-  const step = (name: string, summary: string) =>
-    command(name, summary).option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
+  const step = (name: string, summary: string, uses: readonly SharedName[] = ['json', 'env']) =>
+    command(name, summary, uses).option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
   rotate.addCommand(
     step('prepare', 'make the new CA and put its root into the bundle').action((options: RotateOptions) =>
       prepare(options),
@@ -61,13 +69,15 @@ export function rotateCommand() {
   )
   rotate.addCommand(
     step('activate', 'let the new CA sign; certificates of the old one stay good')
-      .option('--url <url>', 'address of the live Muster, whose bundle must have both roots')
-      .option('--force', 'activate without a look at the bundle: whoever lacks the new root trusts nothing new')
+      .option('--url <url>', 'address of the live Muster, whose bundle must have both roots (required without --force)')
+      .option('--force', 'do not check the bundle: whoever lacks the new root rejects every new certificate')
+      .addHelpText('after', '\nExample:\n  muster ca rotate activate --url https://muster.example')
       .action((options: ActivateOptions) => activate(options)),
   )
   rotate.addCommand(
-    step('retire', 'accept the old CA no more; refused while live runners hold its certificates')
+    step('retire', 'accept the old CA no more; refused while live runners hold its certificates', DATABASE)
       .option('--force', 'retire it all the same: those runners must enroll anew')
+      .addHelpText('after', '\nExample:\n  muster ca rotate retire --remote')
       .action((options: RetireOptions) => retire(options)),
   )
   return rotate

@@ -1,4 +1,4 @@
-// `muster ca`: makes a certificate authority and shows what one is.
+// `muster ca`: makes a certificate authority and shows one; `issue` and `rotate` are in files of their own.
 
 import { join } from 'node:path'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
@@ -16,7 +16,7 @@ import {
 import { rotationState } from './ca/rotation.ts'
 import { type IssueOptions, issue } from './ca-issue.ts'
 import { rotateCommand, rotationText } from './ca-rotate.ts'
-import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
+import { CommandError, command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 
 interface DirOptions extends SharedOptions {
   readonly dir: string
@@ -35,23 +35,29 @@ const DEV_VARS = '.dev.vars'
 export function caCommand() {
   const ca = group('ca', 'make the certificate authority, and certificates from it')
   ca.addCommand(
-    command('init', 'make a root, to be kept offline, and the issuing certificate')
+    command('init', 'make a root, to be kept offline, and the issuing certificate', ['json'])
       .option('--dir <dir>', 'the new CA folder', DEFAULT_CA_DIR)
       .option('--dev-vars', `write the secrets to ${DEV_VARS} too, for a plain wrangler dev`)
+      .addHelpText('after', '\nExample:\n  muster ca init --dir ca')
       .action((options: InitOptions) => init(options)),
   )
   ca.addCommand(
-    command('show', 'what a CA folder holds, and whether its key and certificate are a pair')
+    command('show', 'show a CA folder, and whether its key and certificate are a pair', ['json'])
       .option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
-      .option('--url <url>', 'the roots that the Muster at this address hands out, instead of a folder')
+      .option('--url <url>', 'show the roots that the Muster at this address hands out, instead of a folder')
+      .addHelpText('after', '\nExample:\n  muster ca show --url https://muster.example')
       .action((options: ShowOptions) => show(options)),
   )
   ca.addCommand(
-    command('issue', 'make the certificate of a machine that cannot enroll')
+    command('issue', 'make the certificate of a machine that cannot enroll', [...DATABASE, 'trust'])
       .option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
-      .requiredOption('--out <dir>', 'where cert.pem, key.pem and ca.pem go')
-      .requiredOption('--tenant <slug>', 'the tenant of its holder')
+      .requiredOption('--out <dir>', 'where cert.pem, key.pem and ca.pem go (required)')
+      .requiredOption('--tenant <slug>', 'the tenant of its holder (required)')
       .option('--ttl <duration>', 'how long it lasts: 5m to 2160h', '720h')
+      .addHelpText(
+        'after',
+        '\nIts enrollment is recorded.\n\nExample:\n  muster ca issue --tenant acme --out certs --remote',
+      )
       .action((options: IssueOptions) => issue(options)),
   )
   ca.addCommand(rotateCommand())

@@ -1,6 +1,5 @@
-// `muster dev`: the whole of Muster on this machine, in the runtime that it is deployed to.
+// `muster dev`: runs the whole of Muster on this machine, in the runtime that it is deployed to.
 
-import { Option } from 'commander'
 import { messageOf } from '../node/errors.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
@@ -18,14 +17,21 @@ interface DevOptions extends SharedOptions {
 }
 
 export const devCommand = () =>
-  command('dev', 'run everything on this machine')
+  command('dev', 'run the control plane on this machine', ['json', 'trust', 'persist-to', 'env'])
     .option('--port <port>', 'port for plain http (0: any)', toPort, 8787)
     .option('--tls-port <port>', 'port for TLS, which asks for client certificates (0: any)', toPort, 8788)
     .option('--var <KEY=VALUE>', 'set a variable of the Worker (repeatable)', addVariable)
-    .option('--outbound <HOST=URL>', 'answer what the Worker asks of HOST from URL (repeatable)', addOrigin)
-    .option('--rate-limits', 'bind the rate limiters of wrangler.toml')
-    .addOption(new Option('--demo', 'enroll a runner, and say what to try next'))
+    .option('--outbound <HOST=URL>', 'send what the Worker asks of HOST to URL instead (repeatable)', addOrigin)
+    .option('--rate-limits', 'bind the rate limiters of wrangler.toml, which are off otherwise')
+    .option('--demo', 'enroll a runner, and say what to try next (npm start)')
+    .addHelpText('after', HELP)
     .action((options: DevOptions) => dev(options))
+
+const HELP = `
+The Worker runs in workerd with local D1, KV and Durable Objects. It ends on Ctrl-C; the state stays.
+
+Example:
+  muster dev --outbound sts.us-east-1.amazonaws.com=http://127.0.0.1:5000`
 
 function toPort(text: string): number {
   const port = Number(text)
@@ -105,7 +111,7 @@ async function startDemonstration(
   log: EdgeLog,
   ending: AbortSignal,
 ) {
-  const { startDemo } = await import('./demo.ts')
+  const { startDemo } = await import('./edge/demo.ts')
   const tenant = trust.tenants[0] ?? trust.bootstrapTenant
   try {
     const demo = await startDemo({ edge, tenant, persistTo: options.persistTo, trust: options.trust, log, ending })

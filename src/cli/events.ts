@@ -1,11 +1,11 @@
-// `muster events` and `muster explain`: what was decided, why, and what to do about it.
+// `muster events` and `muster explain`: lists what was decided, and explains one decision.
 
 import { adviceOf } from '../protocol/notices.ts'
 import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
 import type { EventRow } from '../worker/store/events.ts'
-import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
+import { CommandError, command, DATABASE, print, type SharedOptions } from './operator/command.ts'
 
 interface EventsOptions extends SharedOptions {
   readonly limit: string
@@ -14,14 +14,18 @@ interface EventsOptions extends SharedOptions {
 const MOST_EVENTS = 1000
 
 export const eventsCommand = () =>
-  command('events', 'enrollments and refusals, newest first')
+  command('events', 'list enrollments and refusals, newest first', DATABASE)
     .option('--limit <n>', `how many, at most ${MOST_EVENTS}`, '50')
-    .addHelpText('after', '\nRenewals are logged but have no row here, and refusals are stored at a capped rate.')
+    .addHelpText(
+      'after',
+      '\nRenewals are in the log alone, and refusals are stored at a capped rate.\n\nExample:\n  muster events --limit 10 --remote',
+    )
     .action((options: EventsOptions) => events(options))
 
 export const explainCommand = () =>
-  command('explain', 'why a request was refused, and what to do')
+  command('explain', 'say why a request was refused, and what to do', DATABASE)
     .argument('<requestId>', 'the requestId of the problem document, or the x-request-id of any answer')
+    .addHelpText('after', '\nExample:\n  muster explain 0192f3c4-5678-7abc-8def-0123456789ab --remote')
     .action((id: string, options: SharedOptions) => explain(id, options))
 
 async function events(options: EventsOptions): Promise<void> {
@@ -32,7 +36,7 @@ async function events(options: EventsOptions): Promise<void> {
   const { withDatabase } = await import('./store/database.ts')
   const { listEvents } = await import('../worker/store/events.ts')
   const rows = await withDatabase(options, (db) => listEvents(db, limit))
-  print(options, rows.map(shown), () => (rows.length === 0 ? 'nothing was decided yet' : rows.map(line).join('\n')))
+  print(options, rows.map(toJson), () => (rows.length === 0 ? 'nothing was decided yet' : rows.map(line).join('\n')))
 }
 
 async function explain(id: string, options: SharedOptions): Promise<void> {
@@ -48,7 +52,7 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
       `no event has the request id ${id}: refusals are stored at a capped rate for 30 days; the log has every one`,
     )
   }
-  const found = shown(row)
+  const found = toJson(row)
   print(options, found, () =>
     [
       `${found.time}  ${found.outcome}${found.reason === null ? '' : `: ${found.reason}`}`,
@@ -58,7 +62,7 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
   )
 }
 
-const shown = ({ id, time, reason, ...row }: EventRow) => ({
+const toJson = ({ id, time, reason, ...row }: EventRow) => ({
   requestId: id,
   time: rfc3339(time),
   ...row,

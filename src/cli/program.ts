@@ -1,4 +1,4 @@
-// The operator's commands and how they end: 0 done, 1 refused.
+// Lists the operator's commands and runs the one that the arguments name; exit 0: done, 1: refused.
 
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
@@ -58,7 +58,7 @@ export function watchOutput(): void {
   })
 }
 
-/** What a person can act on. Null: a bug, whose place in the code is worth more than a line. */
+/** What a person can act on, in one line. Null: a bug, which is reported with its stack. */
 function refusalOf(error: unknown): string | null {
   if (error instanceof CommandError) return error.message
   // A file or a folder that the system refuses is the operator's, whichever command met it.

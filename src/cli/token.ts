@@ -1,13 +1,12 @@
-// `muster token`: mint, list and revoke what runners enroll with.
+// `muster token`: mints, lists and revokes the tokens that runners enroll with.
 
-import { isPrintable } from '../protocol/characters.ts'
-import { DEFAULT_TOKEN_TTL, MAX_NOTE_CHARACTERS } from '../protocol/limits.ts'
+import { DEFAULT_TOKEN_TTL } from '../protocol/limits.ts'
 import { addSeconds, type EpochSeconds, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../protocol/tokens.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
-import { CommandError, command, group, print, type SharedOptions } from './operator/command.ts'
+import { CommandError, command, DATABASE, group, print, readNote, type SharedOptions } from './operator/command.ts'
 
 interface MintOptions extends SharedOptions {
   readonly tenant?: string
@@ -19,23 +18,26 @@ interface MintOptions extends SharedOptions {
 const LISTED = 1000
 
 export function tokenCommand() {
-  const token = group('token', 'mint, list and revoke what runners enroll with')
+  const token = group('token', 'mint, list and revoke the tokens that runners enroll with')
   token.addCommand(
-    command('mint', 'mint a token; it is shown once and kept as a hash')
-      .option('--tenant <slug>', 'the tenant that its holder enrolls into')
+    command('mint', 'mint a token; it is printed once and stored as a hash', [...DATABASE, 'trust'])
+      .option('--tenant <slug>', 'the tenant that its holder enrolls into (required without --runner-id)')
       .option('--runner-id <id>', 'mint the long-lived token of this one runner (default tenant: bootstrapTenant)')
       .option(
         '--ttl <duration>',
         'how long it may be used: 1s and up, as 90s, 15m, 1h30m (default: 1h; none with --runner-id)',
       )
-      .option('--note <text>', 'what it is for, shown in the list')
+      .option('--note <text>', 'what it is for; `muster token list` lists it')
       .addHelpText('after', MINT_HELP)
       .action((options: MintOptions) => mint(options)),
   )
-  token.addCommand(command('list', 'what was minted, newest first').action((options: SharedOptions) => list(options)))
   token.addCommand(
-    command('revoke', 'end a token, and the enrollments that it made')
-      .argument('<id>', 'the id that `mint` and `list` show')
+    command('list', 'list what was minted, newest first', DATABASE).action((options: SharedOptions) => list(options)),
+  )
+  token.addCommand(
+    command('revoke', 'end a token, and the enrollments that it made', DATABASE)
+      .argument('<id>', 'the id that `mint` and `list` print')
+      .addHelpText('after', '\nExample:\n  muster token revoke 0192f3c4-5678-7abc-8def-0123456789ab --remote')
       .action((id: string, options: SharedOptions) => revoke(id, options)),
   )
   return token
@@ -48,25 +50,19 @@ Examples:
   muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps`
 
 async function mint(options: MintOptions): Promise<void> {
-  const { readTrust } = await import('./operator/trust-file.ts')
+  const { readTrust, requireTenant } = await import('./operator/trust-file.ts')
   const trust = await readTrust(options.trust)
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
   const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)
   if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')
-  if (!trust.tenants.includes(tenant)) {
-    throw new CommandError(
-      `--tenant ${JSON.stringify(tenant)} is not in ${options.trust}; there is ${trust.tenants.join(', ')}`,
-    )
-  }
-  const { runnerId = null, note = null } = options
+  requireTenant(trust, tenant, options.trust)
+  const { runnerId = null } = options
   if (runnerId !== null && !isMintableRunnerId(runnerId)) {
     throw new CommandError(
       `--runner-id ${JSON.stringify(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
     )
   }
-  if (note !== null && (note.length > MAX_NOTE_CHARACTERS || !isPrintable(note))) {
-    throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
-  }
+  const note = readNote(options.note)
   const now = toEpochSeconds(systemClock())
   const ttl = options.ttl === undefined ? (kind === 'runner' ? null : DEFAULT_TOKEN_TTL) : readTtl(options.ttl)
   const expiresAt = ttl === null ? null : addSeconds(now, ttl)
@@ -76,9 +72,11 @@ async function mint(options: MintOptions): Promise<void> {
   const { insertToken } = await import('../worker/store/tokens.ts')
   const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
   await withDatabase(options, (db) => insertToken(db, row))
-  const minted = { id, token: secret, tenant, runnerId, expiresAt: expiresAt === null ? null : rfc3339(expiresAt) }
+  const minted = { id, token: secret, tenant, runnerId, expiresAt: timeText(expiresAt) }
   print(options, minted, () => `${secret}\n\n${aboutMinted(minted)}`)
 }
+
+const timeText = (time: EpochSeconds | null): string | null => (time === null ? null : rfc3339(time))
 
 const aboutMinted = (minted: {
   id: string
@@ -110,9 +108,9 @@ async function list(options: SharedOptions): Promise<void> {
     runnerId: row.runnerId,
     state: stateOf(row, now),
     createdAt: rfc3339(row.createdAt),
-    expiresAt: row.expiresAt === null ? null : rfc3339(row.expiresAt),
-    usedAt: row.usedAt === null ? null : rfc3339(row.usedAt),
-    revokedAt: row.revokedAt === null ? null : rfc3339(row.revokedAt),
+    expiresAt: timeText(row.expiresAt),
+    usedAt: timeText(row.usedAt),
+    revokedAt: timeText(row.revokedAt),
     enrollmentId: row.enrollmentId,
     note: row.note,
   }))

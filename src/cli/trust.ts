@@ -1,4 +1,4 @@
-// `muster trust`: check, compile and describe the trust file.
+// `muster trust`: checks and compiles the trust file, and prints its JSON Schema.
 
 import { existsSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -8,7 +8,7 @@ import { systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Mistake } from '../trust/document.ts'
 import { TRUST_FILE } from '../trust/file.ts'
 import { schemaDocument } from '../trust/json-schema.ts'
-import { command, group, print, type SharedOptions } from './operator/command.ts'
+import { command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
 import { compileTrustFile, mistakeLines } from './operator/trust-file.ts'
 
@@ -18,22 +18,24 @@ const COMPILED = '.muster/trust.json'
 export function trustCommand() {
   const trust = group('trust', 'the trust file: who may enroll, and into which tenant')
   trust.addCommand(
-    command('check', 'name every mistake in the trust file, with its line and column')
+    command('check', 'name every mistake in the trust file, with its line and column', [...DATABASE, 'trust'])
       .addHelpText(
         'after',
-        '\nWith clusters, a live runner token that holds an ID of theirs is a mistake, looked up in D1.\nWith --remote, a caFile that only `muster dev` can honour is a mistake too.',
+        '\nWhere there are clusters, a live runner token whose runner ID holds a "/" is a mistake too; D1 knows.\nWith --remote, so is a caFile, which only `muster dev` can honour.\n\nExample:\n  muster trust check --trust trust.yaml',
       )
       .action((options: SharedOptions) => check(options)),
   )
   trust.addCommand(
-    command('build', `compile the trust file to ${COMPILED}, which the Worker is bundled with`)
+    command('build', `compile the trust file to ${COMPILED}, which the Worker is bundled with`, ['json', 'trust'])
       .addHelpText('after', '\nwrangler runs it before every dev and deploy.')
       .action((options: SharedOptions) => build(options)),
   )
   trust.addCommand(
-    command('schema', 'print the JSON Schema of the trust file, for editors').action(() => {
-      process.stdout.write(`${JSON.stringify(schemaDocument(TRUST_FILE), null, 2)}\n`)
-    }),
+    command('schema', 'print the JSON Schema of the trust file, for editors', [])
+      .addHelpText('after', '\nExample:\n  muster trust schema > trust.schema.json')
+      .action(() => {
+        process.stdout.write(`${JSON.stringify(schemaDocument(TRUST_FILE), null, 2)}\n`)
+      }),
   )
   return trust
 }

@@ -102,3 +102,12 @@ test('help names a command’s own options before those of every command', async
   expect(places).toEqual([...places].sort((a, b) => a - b))
   expect(places).not.toContain(-1)
 })
+
+test.each(['dev', 'ca init', 'ca show', 'trust schema'])(
+  'help of %s offers no --remote, which has no meaning there and is accepted all the same',
+  async (name) => {
+    const { code, stdout } = await runMuster([...name.split(' '), '--remote', '--help'])
+    expect(code).toBe(0)
+    expect(stdout).not.toContain('--remote')
+  },
+)

@@ -1,7 +1,8 @@
-// What every command has in common: the shared options, one-line refusals, exit codes.
+// Makes the commands of `muster`: the shared options, help, one-line refusals, output.
 
-import { Command } from 'commander'
-import { printable } from '../../protocol/characters.ts'
+import { Command, Option } from 'commander'
+import { isPrintable, printable } from '../../protocol/characters.ts'
+import { MAX_NOTE_CHARACTERS } from '../../protocol/limits.ts'
 
 /** Options that every command accepts, needed or not. */
 export interface SharedOptions {
@@ -24,9 +25,25 @@ export class CommandError extends Error {
   override readonly name = 'CommandError'
 }
 
-/** A command of `muster`; what every command accepts is added when its own options are known. */
-export const command = (name: string, summary: string): Command =>
-  new Command(name)
+/** The shared options, by their names on the command line. */
+export type SharedName = 'json' | 'trust' | 'local' | 'persist-to' | 'remote' | 'env'
+
+/** What a command on the database uses, local or deployed. */
+export const DATABASE: readonly SharedName[] = ['json', 'local', 'persist-to', 'remote', 'env']
+
+/** A command of `muster`. Its help names the shared options that it uses; it accepts all of them. */
+class MusterCommand extends Command {
+  readonly uses: readonly SharedName[]
+
+  constructor(name: string, uses: readonly SharedName[]) {
+    super(name)
+    this.uses = uses
+  }
+}
+
+/** `uses`: the shared options that change what it does. They are added last, by `shareOptions`. */
+export const command = (name: string, summary: string, uses: readonly SharedName[]): Command =>
+  new MusterCommand(name, uses)
     .summary(summary)
     .description(summary)
     .helpOption('-h, --help', 'show this help')
@@ -45,7 +62,7 @@ export const command = (name: string, summary: string): Command =>
 
 /** A command that only has commands. */
 export function group(name: string, summary: string): Command {
-  const made = command(name, summary).enablePositionalOptions()
+  const made = command(name, summary, []).enablePositionalOptions()
   // A command that is not there has no help; commander would show the group's.
   return made.on('beforeHelp', () => {
     const [first, second] = made.args.filter((arg) => !arg.startsWith('-'))
@@ -58,15 +75,22 @@ export function group(name: string, summary: string): Command {
 export function shareOptions(to: Command): void {
   for (const sub of to.commands) shareOptions(sub)
   // Before the name of one of its commands they would count for nothing.
-  if (to.commands.length > 0) return
-  to.optionsGroup('Options of every command:')
-    .option('--json', 'print JSON for a program to read')
-    .option('--trust <file>', 'the trust file', 'trust.yaml')
-    .option('--local', 'act on the local state (the default)')
-    .option('--persist-to <dir>', 'folder of the local state', DEFAULT_STATE)
-    .option('--remote', 'act on the deployed Muster, with wrangler’s login')
-    .option('--env <name>', 'environment of wrangler.toml')
+  if (to.commands.length === 0) {
+    if (to.options.length > 0) to.optionsGroup('Options of every command:')
+    for (const [name, option] of SHARED) {
+      to.addOption(to instanceof MusterCommand && to.uses.includes(name) ? option() : option().hideHelp())
+    }
+  }
 }
+
+const SHARED: readonly (readonly [SharedName, () => Option])[] = [
+  ['json', () => new Option('--json', 'print JSON for a program to read')],
+  ['trust', () => new Option('--trust <file>', 'the trust file').default('trust.yaml')],
+  ['local', () => new Option('--local', 'act on the local state (the default)')],
+  ['persist-to', () => new Option('--persist-to <dir>', 'folder of the local state').default(DEFAULT_STATE)],
+  ['remote', () => new Option('--remote', 'act on the deployed Muster, with wrangler’s login')],
+  ['env', () => new Option('--env <name>', 'environment of wrangler.toml')],
+]
 
 /** One line for a person, or the value as JSON on one line. */
 export function print(options: { readonly json?: true }, value: unknown, text: () => string): void {
@@ -74,3 +98,10 @@ export function print(options: { readonly json?: true }, value: unknown, text: (
 }
 
 export const onTerminal = (): boolean => process.stdout.isTTY === true && process.env.NO_COLOR === undefined
+
+/** The value of `--note`, null without one. */
+export function readNote(note: string | undefined): string | null {
+  if (note === undefined) return null
+  if (note.length <= MAX_NOTE_CHARACTERS && isPrintable(note)) return note
+  throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
+}

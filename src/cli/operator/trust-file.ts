@@ -27,5 +27,11 @@ export async function compileTrustFile(path: string, deployed = false): Promise<
   })
 }
 
+/** Refuses the value of `--tenant` where the trust file at `path` has no such tenant. */
+export function requireTenant(trust: CompiledTrust, tenant: string, path: string): void {
+  if (trust.tenants.includes(tenant)) return
+  throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}; there is ${trust.tenants.join(', ')}`)
+}
+
 export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
   mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)

@@ -1,4 +1,4 @@
-// `muster dev --demo`, which is `npm start`: mints a token, boots a runner with it and says what to try next.
+// The demonstration of `muster dev --demo` (`npm start`): mints a token, boots a runner with it and says what to try next.
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -7,14 +7,14 @@ import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { BUNDLE_PEM_PATH, ENROLL_PATH } from '../protocol/paths.ts'
-import { bold, dim, type EdgeLog, readObject } from './edge/log.ts'
-import { PROJECT } from './edge/project.ts'
-import type { Edge } from './edge/start.ts'
-import { stateFolder } from './edge/state.ts'
-import { watch } from './edge/watchdog.ts'
-import { DEFAULT_STATE } from './operator/command.ts'
-import { reach } from './operator/network.ts'
+import { BUNDLE_PEM_PATH, ENROLL_PATH } from '../../protocol/paths.ts'
+import { DEFAULT_STATE } from '../operator/command.ts'
+import { reach } from '../operator/network.ts'
+import { bold, dim, type EdgeLog, readObject } from './log.ts'
+import { PROJECT } from './project.ts'
+import type { Edge } from './start.ts'
+import { stateFolder } from './state.ts'
+import { watch } from './watchdog.ts'
 
 export interface DemoOptions {
   readonly edge: Edge

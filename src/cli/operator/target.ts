@@ -1,13 +1,14 @@
-// The options with which a command names runners: one enrollment, a runner ID, an identity, a token or a tenant.
+// The options by which a command names the runners that it acts on: by enrollment, runner ID, identity, token or tenant.
 
-import { isPrintable } from '../protocol/characters.ts'
-import { isTenantSlug } from '../protocol/spiffe-id.ts'
-import { isUuidv7 } from '../protocol/uuid.ts'
-import { BAN_KINDS, type Ban, type BanKind } from '../trust/bans.ts'
-import { CommandError, type command, type SharedOptions } from './operator/command.ts'
+import type { Command } from 'commander'
+import { isPrintable } from '../../protocol/characters.ts'
+import { isTenantSlug } from '../../protocol/spiffe-id.ts'
+import { isUuidv7 } from '../../protocol/uuid.ts'
+import { BAN_KINDS, type Ban, type BanKind } from '../../trust/bans.ts'
+import { CommandError, type SharedOptions } from './command.ts'
 
 /** commander's names of `BAN_KINDS`. */
-export interface NamingOptions extends SharedOptions {
+export interface TargetOptions extends SharedOptions {
   readonly enrollment?: string
   readonly runnerId?: string
   readonly identity?: string
@@ -15,20 +16,19 @@ export interface NamingOptions extends SharedOptions {
   readonly tenant?: string
 }
 
-/** Adds the options of which one names whom a command is about. */
-export function naming(of: ReturnType<typeof command>) {
-  return of
+/** Adds the options; `readTarget` takes exactly one of them. */
+export const withTarget = (to: Command): Command =>
+  to
     .option('--enrollment <id>', 'one enrollment')
     .option('--runner-id <id>', 'a runner ID, as build-7 or prod-eks/ip-10-0-1-5_ec2_internal')
     .option('--identity <arn-or-sub>', 'an AWS ARN, or the sub of a ServiceAccount')
     .option('--token <id>', 'whoever enrolled with this token')
     .option('--tenant <slug>', 'everybody in a tenant')
-}
 
 const LONGEST_VALUE = 2048
 
-/** The one that the options name. */
-export function named(options: NamingOptions): Ban {
+/** What the options name. */
+export function readTarget(options: TargetOptions): Ban {
   const values: Record<BanKind, string | undefined> = {
     enrollment: options.enrollment,
     'runner-id': options.runnerId,
