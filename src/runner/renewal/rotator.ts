@@ -1,4 +1,4 @@
-// Keeps an identity alive: drives the state machine against the clock, the control plane and the disk.
+// Enrolls and renews when the lifecycle says so, and keeps the identity in memory and on disk.
 
 import { messageOf } from '../../node/errors.ts'
 import { ok } from '../../protocol/result.ts'
@@ -36,7 +36,7 @@ export interface RotatorParts {
   readonly log: Log
   /** Why an identity must not be used here (its tenant or runner ID was declared otherwise), or null. */
   readonly mismatch: (identity: Identity) => string | null
-  /** An identity may be used from now on. `kept`: it was there at boot. */
+  /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: in place of another, whoever issued it. */
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
 }
 
@@ -91,17 +91,18 @@ export class Rotator {
     return exitWith(EXIT.stopped)
   }
 
-  /** The tunnel was closed because of the identity: renew now, if nothing is under way already. */
+  /** Renews now, unless an attempt is under way: the control plane refused the certificate. */
   renewNow(): void {
     this.#state = withRenewalDue(this.#state)
     this.#wake.abort()
   }
 
-  /** An operator replaced a provisioned certificate. */
+  /** Goes on with the certificate that an operator put in the place of a provisioned one. */
   replace({ identity, lifetime }: CurrentIdentity): void {
     this.#identity = identity
     this.#state = { lifetime, request: null }
     this.#request = null
+    this.#announce('renewed')
     this.#wake.abort()
   }
 
@@ -115,8 +116,10 @@ export class Rotator {
     const { clocks, evidence, policy, random } = this.#parts
     if (work === 'enroll' && !evidence.ok)
       return exitWith(EXIT.config, ...(evidence.error === null ? [] : [evidence.error]))
+    const subject = this.#identity
     const attempt = await this.#untilGivenUp(work, await this.#keyFor(work))
-    if (attempt === null) return null
+    // An operator replaced the certificate meanwhile: the answer is about the former one.
+    if (attempt === null || this.#identity !== subject) return null
     this.#attemptLog.skew(attempt)
     const { result } = attempt
     if (result.ok) return this.#adopt(result.value, work)
@@ -139,7 +142,7 @@ export class Rotator {
     return null
   }
 
-  /** Null where a stop came first, or came and would wait no longer. */
+  /** Null where a stop came before the attempt, or waited for its answer in vain. */
   async #untilGivenUp(work: Work, key: RequestKey): Promise<Attempt | null> {
     if (this.#stopping) return null
     const { signal } = this.#giveUp
@@ -166,7 +169,7 @@ export class Rotator {
     return key
   }
 
-  /** Persisted before it is used. */
+  /** Persists the new identity, then uses it. */
   #adopt({ identity, serverTime }: Enrolled, work: Work): Exit | null {
     const { clocks, mismatch, policy, random } = this.#parts
     const now = clocks.now()
@@ -203,7 +206,7 @@ export class Rotator {
     }
   }
 
-  /** What may fail silently: at worst a file stays that the next boot passes over. */
+  /** A change that may fail silently: at worst a file stays that the next boot ignores. */
   #tidy(change: (store: IdentityStore) => void): void {
     try {
       if (this.#parts.store !== null) change(this.#parts.store)

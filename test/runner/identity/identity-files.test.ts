@@ -345,6 +345,25 @@ describe('a provisioned certificate', () => {
     expect(harness.agent.identity?.certificate).toBe(next.certificate)
     expect(harness.agent.unready).toBeNull()
     expect(harness.messages().filter((message) => message === 'using provisioned cert')).toHaveLength(2)
+    expect(harness.announced).toEqual(['kept', 'ready', 'renewed', 'ready'])
+  })
+
+  test('that is replaced while its renewal is under way stays replaced', async () => {
+    plane.issuing.mode = 'provisioned'
+    plane.enrollmentId = '01a227d6-456c-7e63-afe4-79a0e771d070'
+    const folder = write(await provision(30))
+    const next = await provision(60)
+    const harness = await boot({ RUNNER_TUNNEL_URL: 'wss://muster.test' }, folder)
+    plane.next.push(() => {
+      write(next, folder)
+      // It connects anew, and looks at the files before.
+      harness.sockets[0]?.end(1006)
+      return undefined
+    })
+    harness.suspend(20 * DAY)
+    await harness.pass(31 * SECOND)
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.agent.identity?.certificate).toBe(next.certificate)
   })
 
   test('half replaced is left alone until both halves are there', async () => {
