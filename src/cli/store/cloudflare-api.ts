@@ -1,9 +1,10 @@
-// Cloudflare's REST API, called with wrangler's login.
+// Calls Cloudflare's REST API with wrangler's login.
 
 import { execFile } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import * as v from 'valibot'
 import { printable } from '../../protocol/characters.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { PROJECT } from '../edge/project.ts'
@@ -18,22 +19,28 @@ export type Login = Readonly<Record<string, string>>
  * `wrangler login` left, renewed where it has ended.
  */
 export async function readLogin(): Promise<Login> {
-  // wrangler takes it first, too, and two seconds to say so.
+  // wrangler takes it first, too; to ask wrangler for it would take two seconds.
   const { CLOUDFLARE_API_TOKEN: given } = process.env
   if (given) return { authorization: `Bearer ${given}` }
   const program = join(dirname(createRequire(import.meta.url).resolve('wrangler/package.json')), 'bin/wrangler.js')
   const args = [program, 'auth', 'token', '--json', '--config', join(PROJECT, 'wrangler.toml')]
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false' }
-  const answer = await promisify(execFile)(process.execPath, args, { env }).then(
-    ({ stdout }) => JSON.parse(stdout),
+  const printed = await promisify(execFile)(process.execPath, args, { env }).then(
+    ({ stdout }) => stdout,
     // It exits with 1 where there is none.
-    () => ({}),
+    () => '{}',
   )
-  const { token, key, email } = answer
-  if (typeof token === 'string') return { authorization: `Bearer ${token}` }
-  if (typeof key === 'string' && typeof email === 'string') return { 'x-auth-key': key, 'x-auth-email': email }
+  const { token, key, email } = v.parse(v.fallback(LOGIN, {}), printed)
+  if (token !== undefined) return { authorization: `Bearer ${token}` }
+  if (key !== undefined && email !== undefined) return { 'x-auth-key': key, 'x-auth-email': email }
   throw new CommandError('there is no login at Cloudflare: run npx wrangler login, or set CLOUDFLARE_API_TOKEN')
 }
+
+const LOGIN = v.pipe(
+  v.string(),
+  v.parseJson(),
+  v.object({ token: v.optional(v.string()), key: v.optional(v.string()), email: v.optional(v.string()) }),
+)
 
 /** Milliseconds for one answer, and the most bytes of it. */
 const PATIENCE = 30_000
@@ -45,12 +52,28 @@ export interface Refused {
   readonly text: string
 }
 
+/** What every answer of the API is. */
+const ANSWER = v.pipe(
+  v.string(),
+  v.parseJson(),
+  v.object({
+    success: v.boolean(),
+    errors: v.optional(v.array(v.object({ message: v.string() })), []),
+    result: v.optional(v.unknown()),
+  }),
+)
+
 /**
- * GET, or POST where there is a body; gives the answer's `result`. Throws a CommandError where the API cannot be
- * reached or does not take the login.
+ * GET, or POST where there is a body; gives the answer's `result` in its `shape`. Throws a CommandError where the API
+ * cannot be reached, does not take the login or answers in another shape.
  */
-export async function callApi(login: Login, path: string, body?: unknown): Promise<Result<unknown, Refused>> {
-  // As wrangler has it.
+export async function callApi<S extends v.GenericSchema>(
+  login: Login,
+  path: string,
+  shape: S,
+  body?: unknown,
+): Promise<Result<v.InferOutput<S>, Refused>> {
+  // wrangler reads the same variable.
   const base = process.env.CLOUDFLARE_API_BASE_URL ?? 'https://api.cloudflare.com/client/v4'
   const url = URL.parse(`${base}${path}`)
   if (url === null) throw new CommandError(`CLOUDFLARE_API_BASE_URL ${JSON.stringify(base)} is not a URL`)
@@ -63,26 +86,16 @@ export async function callApi(login: Login, path: string, body?: unknown): Promi
   })
   if (!reached.ok) throw new CommandError(`Cloudflare's API is not reached: ${reached.error}`)
   const { status } = reached.value
-  const answer = readAnswer(reached.value.body)
-  if (answer?.success === true) return ok(answer.result)
-  const text = printable(answer?.errors?.map(({ message }) => message).join('; ') || `status ${status}`)
+  const answer = v.safeParse(ANSWER, new TextDecoder().decode(reached.value.body))
+  if (answer.success && answer.output.success) {
+    const result = v.safeParse(shape, answer.output.result)
+    if (result.success) return ok(result.output)
+    throw new CommandError(`${url.host} answers HTTP ${status}, but not what Cloudflare’s API answers`)
+  }
+  const errors = answer.success ? answer.output.errors : []
+  const text = printable(errors.map(({ message }) => message).join('; ') || `status ${status}`)
   if (status !== 401 && status !== 403) return err({ status, text })
   throw new CommandError(
     `Cloudflare does not take the login (${text}): run npx wrangler login, or set a CLOUDFLARE_API_TOKEN that may edit D1`,
   )
-}
-
-interface Answer {
-  readonly success?: boolean
-  readonly errors?: readonly { readonly message: string }[]
-  readonly result?: unknown
-}
-
-/** Null: not JSON, so from somebody else than the API. */
-function readAnswer(body: Uint8Array): Answer | null {
-  try {
-    return JSON.parse(new TextDecoder().decode(body))
-  } catch {
-    return null
-  }
 }

@@ -1,5 +1,6 @@
-// The deployed D1, over Cloudflare's REST API: a statement and its values, each by itself.
+// Runs statements on the deployed D1 over Cloudflare's REST API, the values as parameters beside the statement.
 
+import * as v from 'valibot'
 import type { Execute } from '../../worker/store/proxy.ts'
 import { readProject } from '../edge/project.ts'
 import { CommandError } from '../operator/command.ts'
@@ -20,25 +21,26 @@ export async function openRemote(environment: string | undefined): Promise<Execu
 
 /** The login's account, where it has one alone. */
 async function onlyAccount(login: Login): Promise<string> {
-  const listed = await callApi(login, '/accounts')
+  const listed = await callApi(login, '/accounts', ACCOUNTS)
   if (!listed.ok)
     throw new CommandError(`Cloudflare does not list the login's accounts (${listed.error.text}): ${NAME_ONE}`)
-  const [account, ...others] = listed.value as readonly { id: string }[]
+  const [account, ...others] = listed.value
   if (account === undefined || others.length > 0) {
     throw new CommandError(`the login has ${account === undefined ? 'no account' : 'several accounts'}: ${NAME_ONE}`)
   }
   return account.id
 }
 
+const ACCOUNTS = v.array(v.object({ id: v.string() }))
 const NAME_ONE = 'set account_id in wrangler.toml, or CLOUDFLARE_ACCOUNT_ID'
 
 /** Of `/raw`: `/query` loses columns of equal names. */
-type Answers = readonly { readonly results: { readonly rows: unknown[][] } }[]
+const ANSWERS = v.looseTuple([v.object({ results: v.object({ rows: v.array(v.array(v.unknown())) }) })])
 
 export function queryD1(login: Login, account: string, database: string): Execute {
   return async (sql, params) => {
-    const answer = await callApi(login, `/accounts/${account}/d1/database/${database}/raw`, { sql, params })
-    if (answer.ok) return (answer.value as Answers)[0]?.results.rows ?? []
+    const answer = await callApi(login, `/accounts/${account}/d1/database/${database}/raw`, ANSWERS, { sql, params })
+    if (answer.ok) return answer.value[0].results.rows
     const { status, text } = answer.error
     if (status !== 404) throw new Error(text)
     throw new CommandError(

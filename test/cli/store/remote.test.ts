@@ -1,10 +1,12 @@
 // The deployed D1: what goes to Cloudflare's API, what comes back, and what is said where it does not answer as hoped.
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { queryD1 } from '../../../src/cli/store/remote.ts'
+import { closeServer, listen } from '../../../src/node/server.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { insertBan, listBans } from '../../../src/worker/store/bans.ts'
 import { openThrough } from '../../../src/worker/store/proxy.ts'
@@ -115,6 +117,20 @@ describe('a command with --remote', () => {
     expect(await refusal({ CLOUDFLARE_API_BASE_URL: gone.url })).toMatch(
       /^muster: Cloudflare's API is not reached: 127\.0\.0\.1:\d+: connect ECONNREFUSED /,
     )
+  })
+
+  test.each([
+    '{"success":true}',
+    '{"success":false,"errors":"many"}',
+    '[]',
+    '{"success":true,"result":[{"results":7}]}',
+    'no',
+  ])('says in one line that an answer is not the API’s: %s', async (body) => {
+    const stranger = createServer((_, response) => response.end(body))
+    const port = await listen(stranger, 0, '127.0.0.1')
+    const env = { CLOUDFLARE_API_BASE_URL: `http://127.0.0.1:${port}`, CLOUDFLARE_ACCOUNT_ID: api.account }
+    expect(await refusal(env)).toMatch(/^muster: [^\n]+ (status 200|not what Cloudflare’s API answers)\n$/)
+    await closeServer(stranger)
   })
 
   test('takes the account from the environment, from wrangler.toml, or from the login where it has one', async () => {
