@@ -10,6 +10,7 @@ import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import { loadFolder, refuseTaken, writeNew } from './ca/folder.ts'
 import { CommandError, print, type SharedOptions } from './operator/command.ts'
+import { makeFolder } from './operator/files.ts'
 
 export interface IssueOptions extends SharedOptions {
   readonly dir: string
@@ -29,6 +30,8 @@ export async function issue(options: IssueOptions): Promise<void> {
   requireTenant(trust, tenant, options.trust)
   refuseTaken(out, Object.values(FILES))
   const authority = await loadFolder(dir)
+  // Before anything is recorded.
+  makeFolder(out)
   const now = toEpochSeconds(systemClock())
   const { newSerial, validityOf } = await import('../worker/ca/profile.ts')
   const validity = validityOf(authority, now, lifetime)

@@ -1,6 +1,6 @@
-// An operator's CA folder: the root, kept offline, and the issuing certificate that signs.
+// Reads and writes an operator's CA folder: the root, kept offline, and the issuing certificate that signs.
 
-import { existsSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../../node/errors.ts'
 import { seconds, systemClock, toEpochSeconds } from '../../protocol/time.ts'
@@ -31,7 +31,7 @@ export function writeCaFolder(dir: string, ca: CaFolder): void {
   )
 }
 
-/** Writes files that are not there yet: none of them where one is. */
+/** Writes files that are not there yet, all of them or none. */
 export function writeNew(
   dir: string,
   files: readonly (readonly [name: string, content: string, mode: number])[],
@@ -41,10 +41,20 @@ export function writeNew(
     files.map(([name]) => name),
   )
   makeFolder(dir)
+  const written: string[] = []
   try {
-    for (const [name, content, mode] of files)
-      writeFileSync(join(dir, name), content, { mode, flag: 'wx', flush: true })
+    for (const [name, content, mode] of files) {
+      const path = join(dir, name)
+      const file = openSync(path, 'wx', mode)
+      written.push(path)
+      try {
+        writeFileSync(file, content, { flush: true })
+      } finally {
+        closeSync(file)
+      }
+    }
   } catch (error) {
+    for (const path of written) rmSync(path, { force: true })
     throw new CommandError(`cannot write to ${dir}: ${codeOf(error)}`)
   }
 }

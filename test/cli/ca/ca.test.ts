@@ -3,11 +3,13 @@ import {
   copyFileSync,
   cpSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { createServer } from 'node:http'
@@ -18,9 +20,11 @@ import { parseEnv } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { withDatabase } from '../../../src/cli/store/database.ts'
 import { parsePem } from '../../../src/protocol/pem.ts'
+import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { isUuidv7 } from '../../../src/protocol/uuid.ts'
 import { loadAuthority } from '../../../src/worker/ca/authority.ts'
 import { verifyPresented } from '../../../src/worker/ca/presented.ts'
+import { countNamed } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { runMuster, spawnMuster } from '../../end-to-end/muster.ts'
 
@@ -95,6 +99,14 @@ describe('muster ca init', () => {
     const vars = await muster('ca', 'init', '--dir', 'third', '--dev-vars')
     expect(vars).toMatchObject({ code: 1, stderr: 'muster: .dev.vars is there already: it is not overwritten\n' })
     expect(existsSync(path('third'))).toBe(false)
+  })
+
+  test('leaves no key behind where a later file cannot be written', async () => {
+    mkdirSync(path('dangling'))
+    symlinkSync('nowhere', path('dangling', 'issuing.pem'))
+    const { code, stderr } = await muster('ca', 'init', '--dir', 'dangling')
+    expect({ code, stderr }).toEqual({ code: 1, stderr: 'muster: cannot write to dangling: EEXIST\n' })
+    expect(readdirSync(path('dangling'))).toEqual(['issuing.pem'])
   })
 
   test('says where it cannot write', async () => {
@@ -212,6 +224,14 @@ describe('muster ca issue', () => {
       publicKeyHash: presented.ok && presented.value.leaf.publicKeyHash,
       endedAt: null,
     })
+
+    const unwritable = await issue('--out', '/proc/x', '--tenant', 'acme')
+    expect(unwritable).toMatchObject({ code: 1, stderr: 'muster: cannot write to /proc/x: ENOENT\n' })
+    expect(
+      await withDatabase(options, (db) =>
+        countNamed(db, { kind: 'tenant', value: 'acme' }, toEpochSeconds(systemClock())),
+      ),
+    ).toBe(1)
 
     const again = await issue('--out', 'certs', '--tenant', 'acme')
     expect(again).toMatchObject({ code: 1, stderr: 'muster: certs/cert.pem is there already: it is not overwritten\n' })
