@@ -4,19 +4,19 @@
 import { join } from 'node:path'
 import { encodePem } from '../protocol/pem.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { fetchRoots, showCertificate } from './ca/certificates.ts'
+import { fetchRoots, summarize } from './ca/certificates.ts'
 import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaCertificates, readCaFile } from './ca/folder.ts'
 import {
-  exchange,
+  activateNext,
   faultOfNext,
   isActivating,
   nextOf,
   oldOf,
   placeNext,
   previousOf,
-  putAway,
   refuseStrays,
   removeNext,
+  retirePrevious,
   rotationState,
   wasRetired,
   writeSecretFile,
@@ -116,8 +116,8 @@ async function activate({ dir, url, force, ...options }: ActivateOptions): Promi
       throw new CommandError(`${fault}${isActivating(dir) ? '' : ' (`muster ca rotate prepare` begins anew)'}`)
     }
     if (force) warn('activated without a look at the bundle: whoever lacks the new root trusts nothing that it signs')
-    else await seeRoots(dir, url)
-    exchange(dir)
+    else await requireBothRoots(dir, url)
+    activateNext(dir)
   }
   await loadFolder(dir)
   const previous = previousOf(dir)
@@ -148,7 +148,7 @@ async function retire({ dir, force, ...options }: RetireOptions): Promise<void> 
     }
   }
   writeSecrets(dir, { CA_PREVIOUS: '', CA_TRUST: '' })
-  if (!again) putAway(dir, rfc3339(now))
+  if (!again) retirePrevious(dir, rfc3339(now))
   report(dir, options, again)
 }
 
@@ -166,7 +166,7 @@ function warn(text: string): void {
 /** `again`: the step was done before. */
 function report(dir: string, options: SharedOptions, again: boolean): void {
   const secrets = join(dir, SECRETS)
-  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(showCertificate)
+  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(summarize)
   print(options, { dir, rotation: rotationState(dir), again, secrets, certificates }, () =>
     [
       ...(again ? [`done already: nothing is made anew, and ${secrets} is written again`] : []),
@@ -196,8 +196,8 @@ async function issuerOf(dir: string): Promise<string> {
   return loaded.value.issuerKeyId
 }
 
-/** Both roots are in the bundle before the new one signs. */
-async function seeRoots(dir: string, url: string | undefined): Promise<void> {
+/** Refuses unless the live bundle has both roots: the new CA must not sign before. */
+async function requireBothRoots(dir: string, url: string | undefined): Promise<void> {
   if (url === undefined) {
     throw new CommandError('--url is missing: the live Muster, whose bundle must have both roots (or --force)')
   }

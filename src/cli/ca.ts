@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { fetchRoots, parseCertificates, type Shown, showCertificate } from './ca/certificates.ts'
+import { type CertificateSummary, fetchRoots, parseCertificates, summarize } from './ca/certificates.ts'
 import {
   CA_FILES,
   DEFAULT_CA_DIR,
@@ -74,7 +74,7 @@ async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
     writeNew('.', [[DEV_VARS, `CA_KEY="${ca.issuingKey}"\nCA_CERT="${ca.issuing}"\n`, 0o600]])
   }
   const files = Object.values(CA_FILES).map((name) => join(dir, name))
-  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(showCertificate)
+  const certificates = readCaCertificates(dir, CA_FILES.issuing).map(summarize)
   print(options, { dir, files: devVars ? [...files, DEV_VARS] : files, certificates }, () =>
     [
       ...files.map((file) => `wrote ${file}`),
@@ -93,7 +93,7 @@ async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
 async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
   if (url !== undefined) return showLive(url, options)
   const issuing = parseCertificates(readCaFile(dir, CA_FILES.issuing))
-  const certificates = issuing.ok ? issuing.value.map(showCertificate) : []
+  const certificates = issuing.ok ? issuing.value.map(summarize) : []
   const fault = await loadFolder(dir).then(
     () => null,
     (error) => {
@@ -113,9 +113,9 @@ async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
 }
 
 async function showLive(url: string, options: SharedOptions): Promise<void> {
-  const certificates = (await fetchRoots(url)).map(showCertificate)
+  const certificates = (await fetchRoots(url)).map(summarize)
   print(options, { url, certificates }, () => certificates.map(line).join('\n'))
 }
 
-const line = ({ subject, notAfter, fingerprint }: Shown): string =>
+const line = ({ subject, notAfter, fingerprint }: CertificateSummary): string =>
   `${subject}\n  until ${notAfter}  sha256 ${fingerprint}`

@@ -72,7 +72,7 @@ async function dev(options: DevOptions): Promise<void> {
   requireCheckout('muster dev')
   const ending = stopSignal()
   const log = new EdgeLog(options.json ?? false)
-  // Loaded here: the other commands start without workerd and wrangler.
+  // Loaded late, so that the other commands start without workerd and wrangler.
   const [{ startEdge }, { readTrust }] = await Promise.all([
     import('./edge/start.ts'),
     import('./operator/trust-file.ts'),
@@ -90,7 +90,7 @@ async function dev(options: DevOptions): Promise<void> {
     ending,
     log: (level, message) => log.write('worker', level, message),
   }).catch((error: unknown) => {
-    // What was opened is closed; what is still being loaded is for nobody.
+    // Everything that was opened is closed; what is still loading is not waited for.
     if (ending.aborted) process.exit()
     throw error
   })
@@ -103,7 +103,7 @@ async function dev(options: DevOptions): Promise<void> {
   await edge.stop()
 }
 
-/** Null where it could not be started: the edge is there all the same. */
+/** Null where it could not be started; the edge runs on. */
 async function startDemonstration(
   options: DevOptions,
   edge: Edge,

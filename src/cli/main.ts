@@ -1,14 +1,15 @@
 #!/usr/bin/env node
-// `muster`: an agent, or an operator's command. An agent loads nothing of the commands: every machine pays for it.
+// Starts `muster`: the runner, or an operator's command. The runner loads none of the commands, to save memory on every
+// machine.
 
 import module from 'node:module'
 
-// Not compiled anew at each start. From a checkout, where types are stripped, that is a fifth of an agent's memory.
+// Keeps compiled code between starts. From a checkout, where types are stripped, that saves a fifth of a runner's memory.
 module.enableCompileCache?.()
 
 if (process.argv[2] === 'runner') {
   const { runRunner } = await import('../runner/command.ts')
-  // Now: an agent may run for months, and be killed in the end.
+  // Written now: a runner may run for months and be killed in the end.
   module.flushCompileCache?.()
   await runRunner(process.argv.slice(3))
 } else {

@@ -1,4 +1,5 @@
-// Writes a file so that it is whole or not there: written beside its place, flushed, renamed over it, its folder flushed.
+// Writes a file that is whole or not there at all: to a temporary file beside it, flushed, renamed over it, and the
+// folder flushed.
 
 import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'

@@ -1,12 +1,12 @@
-// One HTTP request and its whole answer, bounded in time and bytes, and in one line why there is none. Never follows a
-// redirect, never reuses a connection.
+// Sends one HTTP request and reads its whole answer, bounded in time and bytes. Follows no redirect, reuses no
+// connection.
 
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { readUpTo } from '../protocol/bytes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
-import { agentFor, causeOf, isUnknownCa, ProxyError, untrusted } from './proxy-agent.ts'
+import { agentFor, causeText, isUnknownCa, ProxyError, untrustedText } from './proxy-agent.ts'
 import type { ProxyRules } from './proxy-rules.ts'
 
 /** How this process reaches others. */
@@ -48,7 +48,7 @@ export async function exchange(url: URL, network: Network, sent: HttpRequest): P
       signal,
       headers: { ...headers, 'content-length': Buffer.byteLength(body), 'accept-encoding': 'identity' },
     })
-    // Those before the answer reject `once`, those within it the reading; what comes still later is nobody's.
+    // Errors before the answer reject `once`, errors within it reject the reading; later ones are ignored.
     request.on('error', () => {})
     request.end(body)
     const [response]: IncomingMessage[] = await once(request, 'response')
@@ -62,10 +62,13 @@ export async function exchange(url: URL, network: Network, sent: HttpRequest): P
   }
 }
 
-/** A network error in one line that names the hop; the hosts are ours to name, the rest is Node's own wording. */
+/** Follows a message about a certificate from an unknown CA. */
+export const rootsAdvice = (variable: string): string => `: if the CA is yours, set ${variable} to its certificate`
+
+/** A network error in one line that names the hop. */
 export function failureText(error: unknown, url: URL, { rootsVariable }: Pick<Network, 'rootsVariable'>): string {
   if (!(error instanceof Error)) return `no connection to ${url.host}`
-  const advice = `: if the CA is yours, set ${rootsVariable} to its certificate`
-  if (isUnknownCa(error)) return `the certificate of ${url.host} ${untrusted(error)}${advice}`
-  return `${url.host}: ${causeOf(error)}${error instanceof ProxyError && error.unknownCa ? advice : ''}`
+  const advice = rootsAdvice(rootsVariable)
+  if (isUnknownCa(error)) return `the certificate of ${url.host} ${untrustedText(error)}${advice}`
+  return `${url.host}: ${causeText(error)}${error instanceof ProxyError && error.unknownCa ? advice : ''}`
 }

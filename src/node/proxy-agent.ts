@@ -1,5 +1,5 @@
-// The agent of everything that leaves by TLS: directly, or through the proxy that the rules name. For node:https, ws and
-// the AWS SDK alike.
+// The HTTPS agent of every request that leaves: it connects directly, or through the proxy that the rules name. Serves
+// node:https, ws and the AWS SDK.
 
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https'
@@ -15,11 +15,11 @@ export interface Outgoing {
   readonly roots: string | null
   /** PEM, shown to a target that asks; never to a proxy. */
   readonly client?: { readonly certificate: string; readonly key: string }
-  /** Ends the wait for a proxy: its connection is nobody else's yet. */
+  /** Ends the wait for a proxy, whose connection the caller cannot close yet. */
   readonly signal: AbortSignal
 }
 
-/** What went wrong on the way to the proxy or at it; any other error of a request is the target's. */
+/** A failure between here and the proxy, or at the proxy; any other error of a request is the target's. */
 export class ProxyError extends Error {
   override readonly name = 'ProxyError'
   /** Whether another root would have helped. */
@@ -42,15 +42,15 @@ const UNKNOWN_CA = [
 /** Whether a certificate leads to no root that this machine trusts. */
 export const isUnknownCa = ({ code = '' }: NodeJS.ErrnoException): boolean => UNKNOWN_CA.includes(code)
 
-/** In place of Node's wording, which speaks of switches of its own. */
-export const untrusted = ({ code }: NodeJS.ErrnoException): string =>
+/** Replaces Node's wording, which advises options of Node. */
+export const untrustedText = ({ code }: NodeJS.ErrnoException): string =>
   `is not from a CA that this machine trusts (${code})`
 
-/** The names in a certificate are its owner's to choose, and there may be many. */
+/** The owner of a certificate chooses the names in it, and there may be many. */
 const CAUSE_CHARACTERS = 400
 
 /** Node's own wording, in one printable line. */
-export function causeOf(error: NodeJS.ErrnoException): string {
+export function causeText(error: NodeJS.ErrnoException): string {
   // A name with both kinds of address fails with one error for each, and no message.
   const cause = error.message.trim() || (error.code ?? error.name)
   return printable(cause.slice(0, CAUSE_CHARACTERS))
@@ -102,7 +102,7 @@ function trustOf(roots: string | null) {
   return { minVersion: 'TLSv1.2', ...(roots !== null && { ca: [...systemRoots(), roots] }) } as const
 }
 
-/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where this Node tells them (22.15 and up). */
+/** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where Node lists them (22.15 and up). */
 const systemRoots = (): readonly string[] => tls.getCACertificates?.('default') ?? tls.rootCertificates
 
 /** RFC 6066 §3: neither an address nor a trailing dot is in a server name. */
@@ -150,7 +150,7 @@ function throughProxy(
       reject(new ProxyError(proxy, `refused CONNECT with ${statusCode}${why}`))
     })
     request.on('error', (error: NodeJS.ErrnoException) => {
-      const cause = isUnknownCa(error) ? `its certificate ${untrusted(error)}` : causeOf(error)
+      const cause = isUnknownCa(error) ? `its certificate ${untrustedText(error)}` : causeText(error)
       reject(new ProxyError(proxy, `${reached}: ${signal.aborted ? 'no answer in time' : cause}`, isUnknownCa(error)))
     })
     request.end()

@@ -1,10 +1,10 @@
-// Which proxy the environment names for a connection, by curl's rules. No I/O.
+// Decides by curl's rules which proxy of the environment a connection goes through. No I/O.
 
 import { BlockList, isIP, isIPv6 } from 'node:net'
 import { err, ok, type Result } from '../protocol/result.ts'
 
 export interface HttpProxy {
-  /** The variable that names it: what a message says, since its value may hold a password. */
+  /** The variable that names it. Messages name this in place of its value, which may hold a password. */
   readonly variable: string
   readonly scheme: 'http' | 'https'
   /** Without brackets or trailing dot. */

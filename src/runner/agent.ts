@@ -1,5 +1,5 @@
-// Runs a runner: boots it state by state (liveness → config → secrets → enroll → connect → ready), and at its end stops
-// what the boot started.
+// Boots a runner state by state (liveness → config → secrets → enroll → connect → ready), and stops at its end what the
+// boot started.
 
 import { messageOf } from '../node/errors.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
@@ -30,7 +30,7 @@ export interface System {
   readonly write: (line: string) => void
   readonly post?: Post
   readonly dial?: Dial
-  /** Where provisioned certificates stand by default. */
+  /** The default folder of a provisioned certificate. */
   readonly certificates?: string
 }
 
@@ -95,7 +95,7 @@ export class Agent {
     return exit
   }
 
-  /** Has `run` come to its end. */
+  /** Ends `run`. */
   stop(): void {
     this.#stop.abort()
     this.#ended.resolve(exitWith(EXIT.stopped))

@@ -1,4 +1,4 @@
-// Runs `muster runner`: the runner as a process, with its signals, exit code and help.
+// Runs `muster runner` as a process: its help, signals and exit code.
 
 import http from 'node:http'
 import { directAgent } from '../node/proxy-agent.ts'
@@ -11,15 +11,15 @@ import { Runner, type RunnerOptions } from './index.ts'
 export async function runRunner(args: readonly string[]): Promise<void> {
   const read = readArguments(args)
   if (read === 'help') process.stdout.write(HELP)
-  else await run(read)
+  else await runUntilExit(read)
 }
 
 /** How long the last log lines may take to leave, in milliseconds. */
 const FLUSH_TIMEOUT = 500
 
-async function run(options: RunnerOptions): Promise<void> {
-  // The AWS SDK asks the machine's own metadata endpoint by this one. Behind a proxy, as NODE_USE_ENV_PROXY would have
-  // it, another machine answers with the credentials of its own.
+async function runUntilExit(options: RunnerOptions): Promise<void> {
+  // The AWS SDK asks the machine's metadata endpoint through the global agent. NODE_USE_ENV_PROXY would send that through
+  // a proxy, where another machine would answer with its own credentials.
   http.globalAgent = directAgent()
   const runner = new Runner({ ...options, log: (line) => process.stdout.write(line) })
   let signalled = false
@@ -31,9 +31,9 @@ async function run(options: RunnerOptions): Promise<void> {
       runner.stop().catch(() => {})
     })
   }
-  // Whoever read the log is gone: the runner goes on.
+  // A reader of the log that goes away does not end the runner.
   process.stdout.on('error', () => {})
-  // The end of the run says more than how the start went.
+  // A failed start shows in the exit code.
   runner.start().catch(() => {})
   const code = await runner.ended()
   // A credential process or an endpoint that never answers would keep the process; a reader that stalls would too.
@@ -51,7 +51,7 @@ Options
   --mount <src[:dst]>        a host path that jobs will see; refused where it would show a credential (repeatable)
   -h, --help                 show this help
 
-Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate)
+Variables (required: RUNNER_ENROLL_URL, or a provisioned certificate)
   RUNNER_ENROLL_URL          the control plane, https (http to this machine only)
   RUNNER_TUNNEL_URL          where the tunnel goes; default: the same host
   RUNNER_ATTESTATION_MODE    ${CONFIGURABLE_MODES.join(', ')};
@@ -67,7 +67,7 @@ Variables (one way in is needed: RUNNER_ENROLL_URL, or a provisioned certificate
   RUNNER_INSTANCE_ID         a label for logs and the fleet; default: the host name
   RUNNER_HEALTH_PORT         serves /healthz and /readyz
   HTTPS_PROXY, ALL_PROXY, NO_PROXY
-                             honoured for all that leaves, as curl does
+                             the proxy for everything that leaves, by curl's rules
 
 Exit codes
    0  stopped (SIGTERM, SIGINT) or drained

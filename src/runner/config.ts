@@ -21,7 +21,7 @@ export interface Config extends RenewalConfig {
   readonly identityDir: string | null
 }
 
-/** What can be known before the configuration is held to be right: enough to log and to answer probes. */
+/** Read before everything else, since every log line carries it. */
 export const readInstanceId = (settings: Settings): string =>
   settings.word(
     'RUNNER_INSTANCE_ID',
@@ -34,7 +34,7 @@ const CERTIFICATES = '/certs'
 
 const NO_IDENTITY = 'either provide RUNNER_CERT_PEM+RUNNER_KEY_PEM (provisioned cert) or RUNNER_ENROLL_URL (enrollment)'
 
-/** Reads everything; mistakes go to `settings.mistakes`, and the answer is of use only where there are none. */
+/** Reads everything. Mistakes go to `settings.mistakes`; with any, the result must not be used. */
 export function readConfig(
   env: NodeJS.ProcessEnv,
   settings: Settings,
@@ -76,7 +76,7 @@ export function readConfig(
   mistakes.push(...mountMistakes(flags.mounts ?? [], guardedFolders(evidence, identityDir, settings, certificates)))
   return {
     enrollUrl,
-    // Neither stand-in is used: there is a mistake for each.
+    // A stand-in, never used: where no URL is given there is a mistake.
     tunnelUrl: tunnelUrl ?? new URL('https://muster.invalid'),
     network: { rules: rules.ok ? rules.value : DIRECT, extraRoots, rootsVariable: 'RUNNER_CA_PEM' },
     evidence,
@@ -108,7 +108,7 @@ function guardedFolders(
     ...(identityDir === null ? [] : [{ what: 'the identity directory', path: identityDir }]),
     { what: 'the certificate directory', path: certificates },
     ...pems.flatMap((path) => foldersOf('the certificate directory', path)),
-    // No secret: its neighbours are nobody's concern, but a job that writes it chooses whom the runner trusts.
+    // The file alone: it is no secret, but a job that writes it chooses whom the runner trusts.
     ...(ca === '' ? [] : [{ what: 'the trusted CA', path: ca }]),
   ]
 }

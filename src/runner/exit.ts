@@ -1,7 +1,7 @@
-// How a runner ends: its exit codes (sysexits.h) and the messages that explain them.
+// The exit codes of a runner (sysexits.h), and the exit with its messages.
 
 export const EXIT = {
-  /** Told to: SIGTERM, SIGINT, `stop()`, or an operator's drain. */
+  /** It was asked to stop: SIGTERM, SIGINT, `stop()`, or an operator's drain. */
   stopped: 0,
   /** EX_SOFTWARE: the control plane does not understand what this runner sends. */
   protocol: 70,

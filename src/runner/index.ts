@@ -10,7 +10,7 @@ import { EXIT, type Exit, type ExitCode } from './exit.ts'
 import type { Identity } from './identity/identity.ts'
 import { keyPem } from './identity/keys.ts'
 
-/** The arguments of `muster runner`, and what the library needs besides. */
+/** The arguments of `muster runner`, its environment and its log. */
 export interface RunnerOptions extends Flags {
   /** The variables of `muster runner`; default: those of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>
@@ -46,7 +46,7 @@ export class RunnerError extends Error {
 export interface RunnerEvents {
   /** The tunnel is open and the certificate lives; again after each interruption. */
   ready: []
-  /** Another certificate is in use. */
+  /** Another certificate is in use: renewed, enrolled anew, or replaced by an operator. */
   renewed: [RunnerIdentity]
   /** Past `ready`: the runner ended and serves no more. */
   lost: [RunnerError]

@@ -1,6 +1,7 @@
-// CA certificates for an operator's eyes: those of a PEM file, and those that a running Muster hands out.
+// Reads and summarizes CA certificates: those of a PEM file, and the roots that a running Muster hands out.
 
-import { X509Certificate } from 'node:crypto'
+import type { X509Certificate } from 'node:crypto'
+import { readCertificates } from '../../node/certificates.ts'
 import type { HttpAnswer } from '../../node/http-client.ts'
 import { CA_CERTIFICATES } from '../../protocol/limits.ts'
 import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
@@ -12,16 +13,12 @@ import { reach } from '../operator/network.ts'
 
 export type Certificates = readonly [X509Certificate, ...X509Certificate[]]
 
-/** In the order of the text. Whether they serve is judged by the CA itself; the error is for a person. */
+/** In the order of the text. Whether they fit together is not checked here. */
 export function parseCertificates(pem: string): Result<Certificates, string> {
   const blocks = parseCertificateFile(pem, CA_CERTIFICATES)
   if (!blocks.ok) return blocks
-  try {
-    const [first, ...others] = blocks.value.map((der) => new X509Certificate(der))
-    return first === undefined ? err('no certificate') : ok([first, ...others])
-  } catch {
-    return err('holds what is no certificate')
-  }
+  const [first, ...others] = readCertificates(blocks.value) ?? []
+  return first === undefined ? err('holds what is no certificate') : ok([first, ...others])
 }
 
 /** An answer that takes longer (milliseconds), or is longer (bytes), is no trust bundle. */
@@ -45,7 +42,7 @@ function bundleOf({ status, body }: HttpAnswer): Result<Certificates, string> {
 }
 
 /** What `--json` prints of a certificate. */
-export interface Shown {
+export interface CertificateSummary {
   readonly subject: string
   readonly issuer: string
   readonly serial: string
@@ -56,7 +53,7 @@ export interface Shown {
   readonly fingerprint: string
 }
 
-export const showCertificate = (certificate: X509Certificate): Shown => ({
+export const summarize = (certificate: X509Certificate): CertificateSummary => ({
   subject: oneLine(certificate.subject),
   issuer: oneLine(certificate.issuer),
   serial: certificate.serialNumber.toLowerCase(),

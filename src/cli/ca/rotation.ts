@@ -1,6 +1,6 @@
-// The steps of a CA rotation as changes of the CA folder. `next` and `previous` in it say where the rotation is. Each
-// appears and goes by one rename, and what is copied stays where it came from until then: a step that was cut off is
-// done again whole.
+// Changes the CA folder through the steps of a rotation. `next` and `previous` in it say where the rotation is. Each
+// appears and goes by one rename, and what is copied keeps its old place until then: a step that was cut off can be
+// repeated.
 
 import { createPrivateKey } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
@@ -83,7 +83,7 @@ export function placeNext(dir: string, ca: CaFolder): void {
 }
 
 /** Makes the CA of `next` the one of the folder, and the one of the folder that of `previous`. */
-export function exchange(dir: string): void {
+export function activateNext(dir: string): void {
   const [next, previous] = [nextOf(dir), previousOf(dir)]
   const ofOld = keyBelongs(dir, oldOf(dir))
   if (existsSync(join(dir, CA_FILES.rootKey)) && !ofOld && !keyBelongs(dir, next)) throw foreignKey(dir)
@@ -113,8 +113,8 @@ export function removeNext(dir: string): void {
   })
 }
 
-/** `at`: RFC 3339. */
-export function putAway(dir: string, at: string): void {
+/** Renames `previous` to a name with `at`, RFC 3339. */
+export function retirePrevious(dir: string, at: string): void {
   changing(dir, () => renameSync(previousOf(dir), join(dir, `${RETIRED}${at.replaceAll(':', '')}`)))
 }
 
@@ -123,12 +123,12 @@ export function writeSecretFile(dir: string, name: string, content: string): voi
   changing(dir, () => replaceFile(join(dir, name), content, 0o600))
 }
 
-/** The root's key is kept elsewhere, as it should be, or may be. */
+/** Without the root's key, which may be kept elsewhere. */
 const ALWAYS_THERE = [CA_FILES.root, CA_FILES.issuingKey, CA_FILES.issuing]
 
 const modeOf = (name: string): number => (name === CA_FILES.rootKey || name === CA_FILES.issuingKey ? 0o600 : 0o644)
 
-/** Whether the root's key in one folder is that of the root in another: where files lie tells nothing of it. */
+/** Whether the root's key in one folder is the key of the root in another. */
 function keyBelongs(keyDir: string, rootDir: string): boolean {
   if (!existsSync(join(keyDir, CA_FILES.rootKey))) return false
   const [root] = readCaCertificates(rootDir, CA_FILES.root)

@@ -1,5 +1,5 @@
-// The local edge's certificates, made on the first start and kept in the state folder: a development CA, which a
-// deployed Worker refuses, and the certificate of the TLS port with a root of its own, as at Cloudflare.
+// Makes the local edge's certificates on the first start and keeps them in the state folder: a development CA, which a
+// deployed Worker refuses, and the certificate of the TLS port, which has a root of its own, as at Cloudflare.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
@@ -35,7 +35,7 @@ export async function serverCertificate(state: StateFolder): Promise<ServerCerti
     const { createCa, createServerCertificate } = await import('../ca/create.ts')
     const { root, issuingKey, issuing } = await createCa({ development: true, now: now() })
     const server = await createServerCertificate({ key: issuingKey, certificate: issuing }, now())
-    // A root whose leaf was not written yet is replaced with it at the next start.
+    // Written first: where the leaf is not written, both are made anew at the next start.
     writeAtomically(caFile, root, 0o644)
     return { key: server.key, chain: server.certificate + issuing }
   })
@@ -47,7 +47,7 @@ async function keep(state: StateFolder, name: string, make: () => Promise<Kept>)
   const [keyFile, chainFile] = [join(state.own, `${name}.key.pem`), join(state.own, `${name}.pem`)]
   const kept = read(keyFile, chainFile)
   if (kept !== null) return kept
-  // Whoever was enrolled under it would otherwise wonder.
+  // Said, since runners that were enrolled under the former CA must enroll anew.
   if (existsSync(chainFile)) process.stderr.write(`muster: ${chainFile} is damaged or ends within a month: made anew\n`)
   const made = await make()
   writeAtomically(keyFile, made.key)

@@ -1,8 +1,7 @@
 // Runs the cron jobs of wrangler.toml when they are due, as Cloudflare does for a deployed Worker.
 
-import { request } from 'node:http'
 import { Cron } from 'croner'
-import { directAgent } from '../../node/proxy-agent.ts'
+import { reach } from '../operator/network.ts'
 import type { Upstream } from './terminator.ts'
 
 /**
@@ -20,14 +19,15 @@ export function runCrons(crons: readonly string[], run: (cron: string) => Promis
   }
 }
 
-/** Has the Worker do the job of `cron`. */
-export function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
-  const path = `/cdn-cgi/local/scheduled?cron=${encodeURIComponent(cron)}`
-  const headers = { 'MF-CF-Blob': JSON.stringify({ edge: { secret, scheme: 'http' } }) }
-  return new Promise((resolve, reject) => {
-    request({ host: '127.0.0.1', port, path, headers, agent: directAgent() })
-      .on('response', (answer) => answer.resume().on('end', resolve))
-      .on('error', reject)
-      .end()
+/** A cron job at Cloudflare may take 15 minutes. In milliseconds. */
+const LONGEST_JOB = 15 * 60_000
+
+/** Has the Worker run the job of `cron`. A failure is logged by the Worker. */
+export async function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
+  await reach(new URL(`http://127.0.0.1:${port}/cdn-cgi/local/scheduled?cron=${encodeURIComponent(cron)}`), {
+    method: 'GET',
+    headers: { 'MF-CF-Blob': JSON.stringify({ edge: { secret, scheme: 'http' } }) },
+    timeout: LONGEST_JOB,
+    limit: 1024,
   })
 }

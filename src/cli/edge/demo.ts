@@ -1,4 +1,5 @@
-// The demonstration of `muster dev --demo` (`npm start`): mints a token, boots a runner with it and says what to try next.
+// Runs the demonstration of `muster dev --demo` (`npm start`): mints a token, boots a runner with it and says what to
+// try next.
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -22,7 +23,7 @@ export interface DemoOptions {
   readonly persistTo: string
   readonly trust: string
   readonly log: EdgeLog
-  /** From then on nobody waits for the runner. */
+  /** Ends the wait for the runner. */
   readonly ending: AbortSignal
 }
 
@@ -49,7 +50,7 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
   return { screen: await screenOf(options, folder, runner.state()), stop: runner.stop }
 }
 
-/** The same command that the screen goes on to name. */
+/** By the command that the screen names. */
 async function mint({ tenant, persistTo, trust, ending }: DemoOptions): Promise<string> {
   const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
   const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust], { signal: ending })
@@ -88,7 +89,7 @@ function bootRunner({ edge, log }: DemoOptions, folder: string, token: string) {
   return { ready, exited, stop, state: () => (child.exitCode === null ? state : `ended with code ${child.exitCode}`) }
 }
 
-/** After Ctrl-C it has the signal already, and takes a second one for haste. */
+/** After Ctrl-C the runner has the signal already, and a second one would end it at once. */
 async function end(child: ChildProcess, exited: Promise<void>): Promise<void> {
   await Promise.race([exited, sleep(100, undefined, { ref: false })])
   if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM')

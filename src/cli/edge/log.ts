@@ -1,4 +1,4 @@
-// What the Worker and the demonstration runner log, as JSON lines for a program or as short lines for a person.
+// Prints the log of the Worker and of the demonstration runner: JSON lines for a program, short lines for a person.
 
 import { onTerminal } from '../operator/command.ts'
 
@@ -8,7 +8,7 @@ export class EdgeLog {
 
   constructor(json: boolean) {
     this.#json = json
-    // Whoever read the ready line may have closed the pipe: the edge goes on.
+    // A reader may close the pipe after the ready line: the edge goes on.
     process.stdout.on('error', () => {})
   }
 
@@ -24,14 +24,14 @@ export class EdgeLog {
     else this.#held.push(line)
   }
 
-  /** What was held back comes out, and from now on everything at once. */
+  /** Prints what was held back, and from now on every line at once. */
   begin(): void {
     for (const line of this.#held ?? []) process.stdout.write(`${line}\n`)
     this.#held = null
   }
 }
 
-/** What a line says beyond its message is for programs; a person wants who, where and why. */
+/** The fields that a person needs beside the message. */
 const SHOWN = ['mode', 'tenant', 'runnerId', 'reason', 'detail', 'code', 'error']
 
 function brief(fields: Record<string, unknown>): string {

@@ -1,5 +1,5 @@
-// Where the Worker's own requests go: hosts given with --outbound, hosts with a private CA, everything else. workerd
-// sends them all itself, so that its errors and its TLS are those of a deployed Worker.
+// Directs the Worker's outgoing requests: hosts given with --outbound, hosts with a private CA, all others. workerd sends
+// them all itself, so that errors and TLS are those of a deployed Worker.
 
 import type { V4WorkerOptions } from 'miniflare'
 import { encodePem, parseCertificateFile } from '../../protocol/pem.ts'

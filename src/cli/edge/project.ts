@@ -1,4 +1,4 @@
-// The project: where it is, and what its wrangler.toml says.
+// Finds the checkout, and reads its wrangler.toml through wrangler.
 
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -13,7 +13,7 @@ import { CommandError } from '../operator/command.ts'
 /** The folder with wrangler.toml, the Worker's sources and the migrations. */
 export const PROJECT = fileURLToPath(new URL('../../../', import.meta.url))
 
-/** The package alone has neither the Worker's sources nor the runtime that they run in. */
+/** Refuses in an installed package, which has neither the Worker's sources nor workerd. */
 export function requireCheckout(command: string): void {
   try {
     import.meta.resolve('miniflare')
@@ -41,8 +41,8 @@ export interface Migration {
 }
 
 /**
- * What wrangler makes of wrangler.toml. To ask it takes a second, so its answer is kept for as long as nothing that it
- * read has changed. `.dev.vars` and secrets in the environment stay out: they are `wrangler dev`'s.
+ * Takes a second, so the answer is kept until something that it depends on changes. `.dev.vars` and secrets in the
+ * environment stay out: they are `wrangler dev`'s.
  */
 export async function readProject(environment?: string, ending?: AbortSignal): Promise<Project> {
   const kept = join(PROJECT, '.wrangler/project', `${fingerprint(environment)}.json`)
@@ -53,12 +53,12 @@ export async function readProject(environment?: string, ending?: AbortSignal): P
     mkdirSync(dirname(kept), { recursive: true })
     writeAtomically(kept, answer, 0o644)
   } catch {
-    // A checkout that cannot be written to is asked about each time.
+    // In a checkout that cannot be written to, wrangler is asked each time.
   }
   return project
 }
 
-/** Names everything that wrangler's answer comes from. */
+/** Changes with everything that wrangler's answer depends on. */
 function fingerprint(environment: string | undefined): string {
   const hash = createHash('sha256').update(JSON.stringify([PROJECT, environment, process.env.CLOUDFLARE_ENV]))
   for (const name of ['wrangler.toml', 'package.json', 'src/cli/edge/read-project.ts', ...migrations()]) {

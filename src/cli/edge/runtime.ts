@@ -22,7 +22,7 @@ export interface RuntimeOptions {
   readonly rateLimits: boolean
   readonly outbound: V4WorkerOptions | null
   readonly log: (level: string, message: string) => void
-  /** Whoever waits no more for the start. */
+  /** Ends the start. */
   readonly ending: AbortSignal
 }
 
@@ -57,7 +57,7 @@ export async function startRuntime(
     bindings: { ...project.variables, ...options.bindings },
     unsafeDirectSockets: [{ host: '127.0.0.1', port: 0 }],
   }
-  const { miniflare, ...runtime } = await start(state, outbound === null ? [main] : [main, outbound], options)
+  const { miniflare, ...runtime } = await launch(state, outbound === null ? [main] : [main, outbound], options)
   return { ...runtime, port: Number((await miniflare.unsafeGetDirectURL()).port) }
 }
 
@@ -65,18 +65,18 @@ export async function startRuntime(
 export function startDatabase(state: StateFolder, project: Project): Promise<Runtime> {
   const { d1Databases } = project.worker
   const worker = { modules: true, script: 'export default {}', ...(d1Databases && { d1Databases }) } as const
-  return start(state, [worker], { project, log: () => {} })
+  return launch(state, [worker], { project, log: () => {} })
 }
 
-async function start(
+async function launch(
   state: StateFolder,
   workers: V4WorkerOptions[],
   { project, log, ending }: Pick<RuntimeOptions, 'project' | 'log'> & { readonly ending?: AbortSignal },
 ): Promise<Runtime & { readonly miniflare: Miniflare }> {
   const unsafeRuntimeEnv = workerdEnvironment(state)
-  // A folder that cannot be used is found out here, so before anything is started.
+  // Fails before anything is started where the folder cannot be used.
   makeFolder(state.resources, state.root)
-  // A pid of an earlier start may be anybody's by now.
+  // The pid of an earlier start may be another process's by now.
   rmSync(workerdPid(state), { force: true })
   const unwatch = watch(workerdPid(state))
   let miniflare: Miniflare | null = null
@@ -90,7 +90,7 @@ async function start(
     unsafeRuntimeEnv,
     log: new NoOpLog(),
     handleStructuredLogs: ({ level, message }) => log(level, message),
-    // The terminator's is taken; without one Miniflare asks Cloudflare for an example.
+    // It comes from the terminator; without this, Miniflare asks Cloudflare for an example.
     cf: false,
     telemetry: { enabled: false },
   })
@@ -131,7 +131,7 @@ async function applyMigrations(database: D1, migrations: readonly Migration[]): 
   }
 }
 
-/** Miniflare ends the process on a signal, with a code of its own; here that is the command's business. */
+/** Miniflare would end the process on a signal; the command does that itself. */
 function withoutSignals<T>(make: () => T): T {
   const before = SIGNALS.map((signal) => process.listeners(signal))
   const made = make()

@@ -1,5 +1,5 @@
-// How commands reach the D1 that a running edge has open: workerd waits for no other writer, so the edge runs their
-// statements. Without an edge, one command at a time has the state.
+// Lets commands use the D1 of a running edge: workerd waits for no other writer, so the edge runs their statements.
+// Without an edge, one command at a time locks the state.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFileSync, rmSync } from 'node:fs'
@@ -26,7 +26,7 @@ interface Address {
 
 const addressFile = (state: StateFolder): string => join(state.own, 'edge.json')
 
-/** Runs statements on loopback for whoever can read the state folder. Gives the function that ends it. */
+/** Runs the statements of everybody who can read the state folder. Gives the function that ends it. */
 export async function serveState(state: StateFolder, query: Query): Promise<() => Promise<void>> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
@@ -55,14 +55,14 @@ const PATIENCE = 60_000
 const LARGEST = 256 * 1024 * 1024
 
 /**
- * The lock on the state (the function that gives it back), or else the way to the D1 of the edge that has it. Waits
- * while commands have it; throws a CommandError where that takes over a minute.
+ * Locks the state and gives the function that unlocks it; where an edge has the lock, the error is the way to its D1.
+ * Waits while another command has it; throws a CommandError where that takes over a minute.
  */
 export async function claimState(state: StateFolder, signal?: AbortSignal): Promise<Result<() => void, Query>> {
   for (const deadline = Date.now() + PATIENCE; Date.now() < deadline; ) {
     const unlock = lockState(state)
     if (unlock !== null) {
-      // Of an edge that was killed.
+      // It is of an edge that was killed.
       rmSync(addressFile(state), { force: true })
       return ok(unlock)
     }

@@ -1,4 +1,4 @@
-// The folder of the local edge's own state, and the lock on it. Holds keys: readable by its owner alone.
+// Opens the folder of the local edge's state, and locks it. It holds keys, so it is for its owner alone.
 
 import { join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'

@@ -1,4 +1,4 @@
-// The two ports of the local edge: plain http and TLS in front of workerd, as Cloudflare's edge stands in front of it.
+// Serves the two ports of the local edge, plain http and TLS, and forwards to workerd as Cloudflare's edge does.
 
 import { constants } from 'node:crypto'
 import {
@@ -111,7 +111,7 @@ function upstreamRequest(request: IncomingMessage, scheme: Scheme, { port, secre
   }
 }
 
-/** What the edge says, or what ends at a connection: never taken from a client. */
+/** Headers that the edge sets itself, or that end at a connection: never taken from a client. */
 const isEdgeHeader = (name: string): boolean =>
   name.startsWith('mf-') || name.startsWith('cf-connecting-') || EDGE_HEADERS.has(name)
 const EDGE_HEADERS = new Set([
@@ -167,7 +167,7 @@ function relay(answer: IncomingMessage, response: ServerResponse): void {
 }
 const ENDS_HERE = new Set(['connection', 'keep-alive', 'transfer-encoding'])
 
-/** The Worker is away: an answer where none has begun, a cut where one has. */
+/** The Worker did not answer: 502 where no answer has begun, a cut where one has. */
 function fail(response: ServerResponse): void {
   if (response.headersSent || response.destroyed) response.destroy()
   else response.writeHead(502, { 'content-type': 'text/plain' }).end('the Worker did not answer\n')

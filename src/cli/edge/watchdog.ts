@@ -1,4 +1,4 @@
-// Sees to it that what this process started does not outlive it, not even where it is killed with -9.
+// Kills what this process started as soon as this process is gone, even by kill -9.
 
 import { spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
@@ -27,7 +27,7 @@ export async function throughShell<T>(start: () => Promise<T>): Promise<T> {
 const WORKERD_PATH = 'MINIFLARE_WORKERD_PATH'
 
 /**
- * Where `workerd.sh` says which process workerd is. Each of our processes has its own file: the watchdog of one that was
+ * The file in which `workerd.sh` writes the pid of workerd. Each of our processes has its own file: the watchdog of one that was
  * killed may read it only when the next one has started.
  */
 export const workerdPid = (state: StateFolder): string => join(state.own, `workerd-${process.pid}.pid`)

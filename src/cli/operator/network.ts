@@ -1,4 +1,4 @@
-// How a command reaches others over HTTP: directly, or through the proxy that the operator's environment names.
+// Sends the HTTP requests of commands, directly or through the proxy that the environment names.
 
 import { exchange, type HttpAnswer, type HttpRequest } from '../../node/http-client.ts'
 import { DIRECT, isLoopback, proxyRules } from '../../node/proxy-rules.ts'
@@ -6,8 +6,8 @@ import { ok, type Result } from '../../protocol/result.ts'
 import { CommandError } from './command.ts'
 
 /**
- * The error is one line for the operator. Throws a CommandError where the environment names a proxy that is none and one
- * would be asked: this machine, and so a running edge, never is asked through one.
+ * The error is one line for the operator. This machine, so a running edge, is asked directly; for any other host, throws
+ * a CommandError where the proxy in the environment cannot be used.
  */
 export async function reach(url: URL, sent: HttpRequest): Promise<Result<HttpAnswer, string>> {
   const rules = isLoopback(url.hostname) ? ok(DIRECT) : proxyRules(process.env)

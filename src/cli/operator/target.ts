@@ -1,4 +1,4 @@
-// The options by which a command names the runners that it acts on: by enrollment, runner ID, identity, token or tenant.
+// Adds and reads the options by which a command names runners: by enrollment, runner ID, identity, token or tenant.
 
 import type { Command } from 'commander'
 import { isPrintable } from '../../protocol/characters.ts'

@@ -1,4 +1,4 @@
-// How a command reaches D1: the local one, through the edge that runs or by itself, or the deployed one.
+// Opens D1 for a command: the local one, through the running edge or alone, or the deployed one.
 
 import { messageOf } from '../../node/errors.ts'
 import type { Database } from '../../worker/store/db.ts'
@@ -11,7 +11,7 @@ import { CommandError, type SharedOptions } from '../operator/command.ts'
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
   requireCheckout('a command on the database')
-  // Said before anything else: an edge that runs has no use for the name, and wrangler takes a wrong one for none.
+  // Checked first: a running edge does not need the name, and wrangler ignores a wrong one.
   const project = options.env === undefined ? null : await readProject(options.env)
   if (options.remote) {
     const { openRemote } = await import('./remote.ts')

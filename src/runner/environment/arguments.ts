@@ -14,7 +14,7 @@ export interface Flags {
   readonly mistakes?: readonly string[]
 }
 
-/** Read without the library that the other commands use: an agent's memory is counted on every machine. */
+/** Read without commander, to save memory on every machine. */
 const OPTIONS = {
   'token-file': { type: 'string' },
   'runner-id': { type: 'string' },
@@ -36,7 +36,7 @@ export function readArguments(given: readonly string[]): Flags | 'help' {
   const mistakes: string[] = []
   const values: { readonly name: Name; readonly value: string }[] = []
   const args = [...given]
-  // A value that looks like an option is one whose value was left out: joined to it, nothing after it is swallowed.
+  // Where the next argument looks like an option, the value was left out: `=` keeps parseArgs from taking that one.
   for (const [at, arg] of args.entries()) {
     const follower = args[at + 1]
     if (takesValue(arg) && (follower === undefined || follower.startsWith('-'))) args[at] = `${arg}=`

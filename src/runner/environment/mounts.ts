@@ -1,4 +1,4 @@
-// Guards --mount: what a runner shares with its jobs must not hold what proves the runner.
+// Checks --mount: what a runner shares with its jobs must not hold the runner's credentials.
 
 import { realpathSync } from 'node:fs'
 import { dirname, join, resolve, sep } from 'node:path'

@@ -1,6 +1,5 @@
 // Reads a PEM that a variable gives, inline or as the path of a file, and repairs what env files do to line ends.
 
-import { X509Certificate } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readRegularFile } from '../../node/bounded-file.ts'
 import { codeOf } from '../../node/errors.ts'
@@ -48,7 +47,7 @@ function pemFile(name: string, path: string): PemSource {
   }
 }
 
-/** A PEM rather than a path. What is in it is for the reader of PEM to say. */
+/** A PEM rather than a path. Its content is checked by the PEM reader. */
 const holdsPem = (text: string): boolean => text.includes('-----BEGIN ')
 
 /** Line ends written as `\n` can be read in only one way; doubly escaped ones and lost ones are the sender's fault. */
@@ -60,12 +59,3 @@ function repaired(name: string, text: string): Result<string, string> {
 }
 
 const unquoted = (value: string): string => (isQuoted(value) ? value.slice(1, -1) : value)
-
-/** Each certificate (DER) as Node reads it; null where one is none. */
-export function readCertificates(ders: readonly Uint8Array[]): X509Certificate[] | null {
-  try {
-    return ders.map((der) => new X509Certificate(der))
-  } catch {
-    return null
-  }
-}

@@ -19,7 +19,7 @@ export class Settings {
     }
   }
 
-  /** Whether the variable is set; an empty string is as good as unset (compose passes `KEY=` so). */
+  /** Whether the variable is set; an empty string counts as unset (compose passes `KEY=`). */
   has(name: string): boolean {
     return (this.#env[name] ?? '').trim() !== ''
   }

@@ -2,8 +2,9 @@
 // place.
 
 import type { AwsV4Signer } from 'aws4fetch'
-import type { Network } from '../../node/http-client.ts'
-import { directAgent, isUnknownCa, ProxyAgent, ProxyError, untrusted } from '../../node/proxy-agent.ts'
+import { codeOf } from '../../node/errors.ts'
+import { type Network, rootsAdvice } from '../../node/http-client.ts'
+import { directAgent, isUnknownCa, ProxyAgent, ProxyError, untrustedText } from '../../node/proxy-agent.ts'
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
@@ -55,7 +56,7 @@ async function gather(request: AwsRequest): Promise<Result<Evidence, string>> {
   }
 }
 
-/** Container and metadata endpoints are on the machine: who has them hears from them at once. */
+/** Container and metadata endpoints are on the machine: where there is one, it answers at once. */
 const ENDPOINT_TIMEOUT = milliseconds(1000)
 /** The whole chain: the SDK alone would wait for ever for a container endpoint that took the connection. */
 const CHAIN_TIMEOUT = milliseconds(4500)
@@ -72,7 +73,7 @@ interface AwsRequest {
 }
 
 /**
- * Signs with credentials found anew each time, so that a later enrollment never stands on expired ones: enrollments
+ * Signs with credentials found anew each time, so that a later enrollment never uses expired ones: enrollments
  * are rare, and the endpoints keep their own cache. `nonce` is what binds the evidence to the key of the CSR.
  * Throws `AwsEvidenceError`.
  */
@@ -137,7 +138,7 @@ async function findCredentials(region: string, { rules, extraRoots, rootsVariabl
     return await within(CHAIN_TIMEOUT, chain())
   } catch (error) {
     throw new AwsEvidenceError(
-      `no AWS credentials: tried ${sourcesTried().join(', ')}; the SDK says: ${causeOf(error, rootsVariable)}`,
+      `no AWS credentials: tried ${sourcesTried().join(', ')}; the SDK says: ${sdkErrorText(error, rootsVariable)}`,
     )
   } finally {
     over.abort()
@@ -176,17 +177,17 @@ function sourcesTried(): string[] {
 }
 
 /**
- * What the SDK or AWS worded itself. Anything else is named, not quoted: a parser's error quotes what it parsed, a
+ * The message of the SDK or of AWS. Any other error is named, not quoted: a parser's error quotes what it parsed, a
  * `credential_process`'s its command line.
  */
-function causeOf(error: unknown, rootsVariable: string): string {
+function sdkErrorText(error: unknown, rootsVariable: string): string {
   if (!(error instanceof Error)) return 'unknown'
-  const advice = `: if the CA is yours, set ${rootsVariable} to its certificate`
-  if (isUnknownCa(error)) return `the certificate of AWS ${untrusted(error)}${advice}`
+  const advice = rootsAdvice(rootsVariable)
+  if (isUnknownCa(error)) return `the certificate of AWS ${untrustedText(error)}${advice}`
   if (error instanceof ProxyError) return `${error.message}${error.unknownCa ? advice : ''}`
   const worded = error instanceof AwsEvidenceError || WORDED.includes(error.name) || '$fault' in error
   const quotes = error.message.includes('JSON') || error.message.startsWith('Command failed')
-  if (!worded || quotes) return 'code' in error && typeof error.code === 'string' ? error.code : error.name
+  if (!worded || quotes) return codeOf(error, error.name)
   return error.message.replace(/\s+/g, ' ').slice(0, 300)
 }
 const WORDED = ['CredentialsProviderError', 'ProviderError', 'TokenProviderError', 'InstanceMetadataV1FallbackError']

@@ -1,4 +1,4 @@
-// The evidence of `bootstrap-token`: the single-use token of a variable.
+// Reads the evidence of `bootstrap-token`: the single-use token of a variable.
 
 import { err, ok } from '../../protocol/result.ts'
 import type { EvidenceMode } from './evidence.ts'

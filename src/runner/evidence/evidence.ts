@@ -1,5 +1,5 @@
-// What a runner needs of a mode: its variables, its help, and the evidence for each attempt. One mode a file, listed
-// in registry.ts.
+// The interface of a mode in the runner: its variables, its help, and the evidence for each attempt. One mode a file,
+// listed in registry.ts.
 
 import type { Network } from '../../node/http-client.ts'
 import type { ConfigurableMode } from '../../protocol/modes.ts'
@@ -17,20 +17,20 @@ export interface Evidence {
 
 /** Where the evidence of one mode comes from. */
 export interface EvidenceSource {
-  /** The file that it stands on, whose folder no job may see; null where there is none. */
+  /** The file that it is read from, whose folder no job may see; null where there is none. */
   readonly path: string | null
-  /** What a request would be sent under, as far as is known at `now`. */
+  /** The mode that a request at `now` would name. */
   readonly modeAt: (now: EpochMilliseconds) => ConfigurableMode
-  /** What is wrong at `now` with the file, as its message; null where there is nothing to wait for. */
+  /** What is wrong with the file at `now`, as a message; null where nothing is missing. */
   readonly missingAt: (now: EpochMilliseconds) => string | null
   /**
-   * For one attempt; `nonce` is the one of the request's key, `network` how to reach who vouches. The error says why
-   * there is none now.
+   * The evidence for one attempt; `nonce` is that of the request's key, `network` how a cloud's endpoints are reached.
+   * The error says why there is none now.
    */
   readonly gather: (nonce: string, now: EpochMilliseconds, network: Network) => Promise<Result<Evidence, string>>
 }
 
-/** What the environment gives beside or in place of a variable of the mode's own. */
+/** A token that the environment gives whatever the mode is. */
 export interface GivenToken {
   readonly token: string | null
   /** `--token-file`, or else its variable. */
@@ -40,10 +40,10 @@ export interface GivenToken {
 }
 
 export interface EvidenceMode {
-  /** All that it reads, whatever else gives it a token. */
+  /** All that it reads itself. */
   readonly variables: readonly string[]
-  /** Lines of the help about them. */
+  /** Their lines in the help. */
   readonly help: string
-  /** Wrong variables are noted in `settings`. The error names what must be set and is not. */
+  /** Wrong variables are mistakes in `settings`. The error names what must be set and is not. */
   readonly read: (settings: Settings, given: GivenToken) => Result<EvidenceSource, string>
 }

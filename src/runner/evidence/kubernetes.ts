@@ -1,4 +1,4 @@
-// The evidence of the Kubernetes modes: the token that the kubelet projects into the pod, read anew at every use.
+// Reads the evidence of the Kubernetes modes: the token that the kubelet projects into the pod, read anew at every use.
 
 import type { KubernetesMode } from '../../protocol/modes.ts'
 import { ok } from '../../protocol/result.ts'
@@ -6,26 +6,17 @@ import { isCompactJws } from '../../protocol/tokens.ts'
 import type { EvidenceMode, EvidenceSource } from './evidence.ts'
 import { fileToken, TOKEN_FILE_VARIABLES, type TokenFault, tokenEvidence } from './token.ts'
 
-export const gkeOidc: EvidenceMode = {
-  variables: ['RUNNER_GKE_TOKEN_PATH'],
-  help: `
-  RUNNER_GKE_TOKEN_PATH      gke-oidc: default /var/run/secrets/tokens/gke-oidc/token`,
-  read: (settings, { fileFlag }) =>
-    projected(
-      'gke-oidc',
-      fileFlag ?? settings.text('RUNNER_GKE_TOKEN_PATH') ?? '/var/run/secrets/tokens/gke-oidc/token',
-    ),
-}
+export const gkeOidc = cloudCluster('gke-oidc', 'RUNNER_GKE_TOKEN_PATH')
+export const eksOidc = cloudCluster('eks-oidc', 'RUNNER_EKS_TOKEN_PATH')
 
-export const eksOidc: EvidenceMode = {
-  variables: ['RUNNER_EKS_TOKEN_PATH'],
-  help: `
-  RUNNER_EKS_TOKEN_PATH      eks-oidc: default /var/run/secrets/tokens/eks-oidc/token`,
-  read: (settings, { fileFlag }) =>
-    projected(
-      'eks-oidc',
-      fileFlag ?? settings.text('RUNNER_EKS_TOKEN_PATH') ?? '/var/run/secrets/tokens/eks-oidc/token',
-    ),
+function cloudCluster(mode: 'gke-oidc' | 'eks-oidc', variable: string): EvidenceMode {
+  const path = `/var/run/secrets/tokens/${mode}/token`
+  return {
+    variables: [variable],
+    help: `
+  ${variable}      ${mode}: default ${path}`,
+    read: (settings, { fileFlag }) => projected(mode, fileFlag ?? settings.text(variable) ?? path),
+  }
 }
 
 export const kubernetes: EvidenceMode = {
@@ -35,10 +26,11 @@ export const kubernetes: EvidenceMode = {
   read: (_, { file }) => projected('kubernetes', file ?? '/var/run/secrets/muster/runner/token'),
 }
 
-const projected = (mode: KubernetesMode, path: string) =>
-  ok(tokenEvidence(fileToken(path), () => mode, { path, missing: (kind) => missing(mode, path, kind) }))
+function projected(mode: KubernetesMode, path: string) {
+  return ok(tokenEvidence(fileToken(path), () => mode, { path, missing: (kind) => missing(mode, path, kind) }))
+}
 
-/** No mode is named: what is in the file decides at each use, since it may come late. Until then a cluster will. */
+/** For a file without a named mode: its token decides the mode at each use. Without a token it is `kubernetes`. */
 export const tokenOfEitherKind = (path: string): EvidenceSource =>
   tokenEvidence(fileToken(path), (token) => (token === null || isCompactJws(token) ? 'kubernetes' : 'runner-token'), {
     path,

@@ -1,5 +1,5 @@
-// Every mode that a runner may be configured with: the compiler demands a line for each. Which one the environment
-// names, and where its evidence comes from.
+// Lists every mode that a runner may be configured with (the compiler demands a line for each), and reads which one the
+// environment names.
 
 import { CONFIGURABLE_MODES, type ConfigurableMode } from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -27,12 +27,12 @@ export const EVIDENCE_VARIABLES: readonly string[] = [
   ...new Set([MODE_VARIABLE, ...Object.values(EVIDENCE_MODES).flatMap(({ variables }) => variables)]),
 ]
 
-/** What the help says of the variables of the modes. */
+/** The lines of the help about them. */
 export const EVIDENCE_HELP = Object.values(EVIDENCE_MODES)
   .map(({ help }) => help)
   .join('')
 
-/** Where the evidence comes from. The error is a mistake that only an enrollment minds, null where it is told already. */
+/** The error is a mistake if the runner must enroll; null where it is among the mistakes already. */
 export type EvidenceConfig = Result<EvidenceSource, string | null>
 
 export function readEvidenceConfig(settings: Settings, fileFlag: string | null): EvidenceConfig {

@@ -1,4 +1,4 @@
-// The evidence of `runner-token`: the minted token of a variable or of a file.
+// Reads the evidence of `runner-token`: the minted token of a variable or of a file.
 
 import { err, ok } from '../../protocol/result.ts'
 import type { EvidenceMode } from './evidence.ts'

@@ -1,4 +1,4 @@
-// Reads the runner's own token, from a variable or a file, and what a Kubernetes token says of itself, unverified.
+// Reads the runner's own token from a variable or a file, and the claims of a Kubernetes token, unverified.
 
 import { readRegularFile } from '../../node/bounded-file.ts'
 import { messageOf } from '../../node/errors.ts'
@@ -63,7 +63,8 @@ export function tokenEvidence(
 
 /**
  * The kubelet replaces the file's folder by a symbolic link, so it is opened by its path each time and nothing is
- * watched. Where it cannot be read, the last good token serves while it is unexpired; a token without an expiry does.
+ * watched. Where it cannot be read, the last good token serves until it expires; the expiry of a minted one is
+ * not known here.
  */
 export function fileToken(path: string): TokenSource {
   let last: string | null = null

@@ -1,11 +1,12 @@
-// Reads an identity: a certificate with its key, chain and trust bundle, and what the certificate says. No I/O.
+// Parses an identity: a certificate with its key, chain and trust bundle. No I/O.
 
 import type { KeyObject, X509Certificate } from 'node:crypto'
+import { readCertificates } from '../../node/certificates.ts'
 import { parsePem } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
-import { MAX_CERTIFICATES, readCertificates } from '../environment/pem-input.ts'
+import { MAX_CERTIFICATES } from '../environment/pem-input.ts'
 
 /** What an identity is made of, as it comes from the control plane, the disk or an operator. */
 export interface IdentityMaterial {
@@ -30,8 +31,8 @@ export interface Identity extends IdentityMaterial {
 }
 
 /**
- * The identity that the material makes up; the error says why it makes none and quotes nothing. Every certificate is
- * read, since TLS reads them all, and written anew in one form.
+ * Checks the material and reads the names and times of the certificate. The error says what is wrong and quotes nothing.
+ * Every certificate is parsed, since TLS parses them all, and written anew in one form.
  */
 export function readIdentity(material: IdentityMaterial): Result<Identity, string> {
   const [leaf, ...others] = parseCertificates(material.certificate) ?? []
@@ -66,7 +67,7 @@ export function parseCertificates(pem: string): X509Certificate[] | null {
   return readCertificates(blocks.value.map(({ bytes }) => bytes))
 }
 
-/** The one name that the certificate has beside its subject, where it is a URI. */
+/** The subject alternative name, where there is one alone and it is a URI. */
 function spiffeIdOf(leaf: X509Certificate): string | null {
   const names = leaf.subjectAltName ?? ''
   return names.startsWith('URI:') ? names.slice('URI:'.length) : null
@@ -80,13 +81,13 @@ const attributeOf = (leaf: X509Certificate, name: string): string =>
 
 const timeOf = (text: string): EpochSeconds => epochSeconds(Date.parse(text) / 1000)
 
-/** What was declared of the runner: RUNNER_TENANT and RUNNER_ID choose nothing, an identity only must agree with them. */
+/** RUNNER_TENANT and RUNNER_ID. They choose nothing: the identity must agree with them. */
 export interface DeclaredIdentity {
   readonly tenant: string | null
   readonly runnerId: string | null
 }
 
-/** Why the runner refuses to start with this identity, or null. A mode that attests no runner ID contradicts none. */
+/** Why the runner refuses to start with this identity, or null. Where the mode attests no runner ID, any one agrees. */
 export function mismatchOf(declared: DeclaredIdentity, identity: Identity): string | null {
   if (declared.tenant !== null && declared.tenant !== identity.tenant) {
     return `RUNNER_TENANT=${declared.tenant} but this runner enrolled as ${identity.tenant}: refusing to start`

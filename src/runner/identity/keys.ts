@@ -17,7 +17,7 @@ import { makeNonce } from '../../protocol/nonce.ts'
 import { OID } from '../../protocol/oids.ts'
 import { encodePem, parsePemFile } from '../../protocol/pem.ts'
 
-/** What one request is made with, through all its retries. */
+/** The key of one request and of all its retries. */
 export interface RequestKey {
   readonly key: KeyObject
   /** PEM of the PKCS#10 request. */
@@ -43,7 +43,7 @@ const KEY_FORMATS = new Map<string, 'pkcs8' | 'sec1'>([
 /** A file may hold the certificate and its chain beside the key. */
 const MAX_BLOCKS = 16
 
-/** The first P-256 private key of a PEM text, or null. What is wrong with it must not be quoted. */
+/** The first P-256 private key of a PEM text, or null, never a reason, which could quote it. */
 export function readKey(pem: string): KeyObject | null {
   const blocks = parsePemFile(pem, MAX_BLOCKS)
   const block = blocks.ok ? blocks.value.find(({ label }) => KEY_FORMATS.has(label)) : undefined

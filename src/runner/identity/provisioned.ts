@@ -1,9 +1,10 @@
 // Reads a provisioned certificate from its variables or files, at boot and again whenever it may have been replaced.
 
 import { join } from 'node:path'
+import { readCertificates } from '../../node/certificates.ts'
 import { parsePemFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
-import { MAX_CERTIFICATES, type PemSource, pemSetting, readCertificates } from '../environment/pem-input.ts'
+import { MAX_CERTIFICATES, type PemSource, pemSetting } from '../environment/pem-input.ts'
 import type { Settings } from '../environment/settings.ts'
 import { type Identity, readIdentity } from './identity.ts'
 import { readKey } from './keys.ts'

@@ -41,7 +41,7 @@ interface StoredFile {
 export class IdentityStore {
   readonly #folder: string
   readonly #owner: string
-  /** Why nothing can be written here, found out before a token is spent; null where it can. */
+  /** Why the folder cannot be written, known before a token is spent; null where it can. */
   readonly unwritable: unknown
 
   private constructor(folder: string, owner: string, unwritable: unknown) {
@@ -130,7 +130,7 @@ export class IdentityStore {
     writeAtomically(join(this.#folder, name), `${text}\n`)
   }
 
-  /** Its mode is put right where others could read it: it was copied here, or fsGroup opened it. */
+  /** Tightens the mode where others could read the file: a copy, or fsGroup. */
   #read(name: string): Result<StoredFile | null, string> {
     const path = join(this.#folder, name)
     try {

@@ -1,8 +1,9 @@
 // Reads the certificates that an operator trusts beside the system's.
 
 import { join } from 'node:path'
+import { readCertificates } from '../../node/certificates.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
-import { MAX_CERTIFICATES, pemSetting, readCertificates } from '../environment/pem-input.ts'
+import { MAX_CERTIFICATES, pemSetting } from '../environment/pem-input.ts'
 import type { Settings } from '../environment/settings.ts'
 
 /** PEM, trusted beside the system's roots; null: those alone. Asked for each connection. */

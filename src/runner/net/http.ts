@@ -26,19 +26,20 @@ export interface RequestFailure {
 
 export type RequestResult<T> = Result<T, RequestFailure>
 
-/** `known`: of the answer, where there was one. */
+/** `known`: what an answer says, where there was one. */
 export const requestFailed = (
   why: string,
   known: Partial<RequestFailure> = {},
 ): { readonly ok: false; readonly error: RequestFailure } =>
   err({ status: null, problem: null, retryAfter: null, ...known, why })
 
+export const USER_AGENT = 'muster-runner'
 /** One attempt, from looking up the name to the last byte of the body, in milliseconds. */
 export const ATTEMPT_TIMEOUT = 10_000
 /** An enrollment's answer is under 8 KiB; a trust bundle in the middle of a rotation has a few roots. */
 const ANSWER_BYTES = 256 * 1024
 
-/** A POST of JSON; any whole answer is one, whatever its status. Never rejects. */
+/** A POST of JSON; gives any whole answer, whatever its status. Never rejects. */
 export type Post = (url: URL, body: string, signal: AbortSignal) => Promise<RequestResult<HttpAnswer>>
 
 /** `timeout`: of one attempt, in milliseconds. */
@@ -48,13 +49,13 @@ export const poster =
     const headers = {
       'content-type': 'application/json',
       accept: 'application/json, application/problem+json',
-      'user-agent': 'muster-runner',
+      'user-agent': USER_AGENT,
     }
     const answer = await exchange(url, network, { method: 'POST', headers, body, timeout, limit: ANSWER_BYTES, signal })
     return answer.ok ? answer : requestFailed(answer.error)
   }
 
-/** The JSON object of an answer, or null. We asked for no encoding: a body that claims one was touched on its way. */
+/** The JSON object of an answer, or null. No encoding was asked for: a body that has one was changed on its way. */
 export function jsonOf(answer: HttpAnswer): JsonObject | null {
   if ((answer.header('content-encoding') ?? 'identity') !== 'identity') return null
   const reading = readJson(answer.body)

@@ -1,4 +1,4 @@
-// Logs what came of an attempt to enroll or to renew.
+// Logs the result of each attempt to enroll or to renew.
 
 import { rfc3339, type Seconds, seconds } from '../../protocol/time.ts'
 import type { Identity } from '../identity/identity.ts'

@@ -97,7 +97,7 @@ function loadPersisted(
 const TOKEN_FILE_GRACE = milliseconds(10_000)
 const TOKEN_FILE_RETRY = milliseconds(250)
 
-/** What is missing for an enrollment, or null. `patient`: a file that the container gets shortly after its start may come. */
+/** What an enrollment lacks, or null. `patient`: waits for a token file, which a container may get after its start. */
 export async function waitForEvidence(
   evidence: EvidenceConfig,
   clocks: Clocks,

@@ -14,7 +14,7 @@ import { type Post, requestFailed } from '../net/http.ts'
 import type { Enrolled } from './enrolled.ts'
 import { type EnrollFailure, readEnrollResponse, skewOf } from './response.ts'
 
-/** One attempt: its result, and what is known besides. */
+/** One attempt: its result, and what the log needs. */
 export interface Attempt {
   readonly result: Result<Enrolled, EnrollFailure>
   /** What the evidence says of itself; only for a Kubernetes token. */
@@ -23,7 +23,7 @@ export interface Attempt {
   readonly skew: Milliseconds | null
 }
 
-/** No call rejects: what goes wrong on the way is a failure without a verdict. */
+/** No call rejects: without an answer, the verdict is `later`. */
 export interface EnrollClient {
   readonly enroll: (source: EvidenceSource, request: RequestKey, signal: AbortSignal) => Promise<Attempt>
   readonly renew: (identity: Identity, request: RequestKey, signal: AbortSignal) => Promise<Attempt>

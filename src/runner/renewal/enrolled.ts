@@ -1,5 +1,5 @@
-// Checks the certificate that an enrollment or renewal brought, before it is kept: against the request, the words of
-// the answer, the trust bundle and the identity that is renewed. No I/O.
+// Checks the certificate of an enrollment or renewal before it is kept: against the request, the other fields of the
+// answer, the trust bundle and the identity that is renewed. No I/O.
 
 import { type KeyObject, X509Certificate } from 'node:crypto'
 import { ENROLL_ANSWER, type EnrollAnswer } from '../../protocol/enroll.ts'
@@ -14,14 +14,14 @@ export interface Enrolled {
   readonly serverTime: EpochSeconds
 }
 
-/** What an answer must agree with. */
+/** What an answer is checked against. */
 export interface Expected {
   readonly key: KeyObject
   /** The identity that is renewed; null at an enrollment. */
   readonly renewed: Identity | null
 }
 
-/** The identity in the body of an answer; the error says why it is not kept. Throws for a key that OpenSSL cannot use. */
+/** The identity of an answer; the error says why it is not kept. Throws for a key that OpenSSL cannot use. */
 export function readEnrolled(body: JsonObject, { key, renewed }: Expected): Result<Enrolled, string> {
   const shaped = parseShape(ENROLL_ANSWER, body)
   if (!shaped.ok) return err(`it has not the shape of version 1: ${shaped.error}`)
@@ -31,11 +31,12 @@ export function readEnrolled(body: JsonObject, { key, renewed }: Expected): Resu
   if (!read.ok) return read
   const identity = read.value
   const serverTime = epochSeconds(Date.parse(answer.serverTime) / 1000)
-  const mistake = disagreement(answer, identity) ?? unfitFor(serverTime, identity) ?? changeOf(renewed, identity)
+  const mistake =
+    disagreement(answer, identity) ?? invalidAt(serverTime, identity) ?? forbiddenChange(renewed, identity)
   return mistake === null ? ok({ identity, serverTime }) : err(mistake)
 }
 
-/** The answer's words against the certificate's. */
+/** The field of the answer that differs from the certificate, or null. */
 function disagreement(answer: EnrollAnswer, identity: Identity): string | null {
   const { tenant, organizationalUnit, enrollmentId } = identity
   const subject = `O=${tenant}\nOU=${organizationalUnit}\nCN=${enrollmentId}`
@@ -47,12 +48,12 @@ function disagreement(answer: EnrollAnswer, identity: Identity): string | null {
   return null
 }
 
-function unfitFor(serverTime: EpochSeconds, identity: Identity): string | null {
+function invalidAt(serverTime: EpochSeconds, identity: Identity): string | null {
   if (!(identity.notBefore <= serverTime && serverTime < identity.notAfter)) return 'the certificate is not current'
   return leadsToBundle(identity) ? null : 'the certificate does not lead to trustBundle'
 }
 
-function changeOf(renewed: Identity | null, identity: Identity): string | null {
+function forbiddenChange(renewed: Identity | null, identity: Identity): string | null {
   if (renewed === null) return null
   const kept = ['tenant', 'organizationalUnit', 'enrollmentId'] as const
   const changed = kept.find((name) => renewed[name] !== identity[name])

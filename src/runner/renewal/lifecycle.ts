@@ -1,5 +1,5 @@
-// Decides when to enroll, renew, enroll again or exit, as a state machine. Pure: time, chance and what the control plane
-// answered come in, the next step comes out.
+// Decides when to enroll, renew, enroll again or exit. Pure: time, a random number and the answer of the control plane
+// come in, the next step comes out.
 
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -34,7 +34,7 @@ export interface Lifetime {
   readonly fromDisk: boolean
 }
 
-/** Work that has been tried and not done: one key and CSR belong to it. */
+/** Work that was tried and not done; all its attempts use one key and CSR. */
 export interface PendingRequest {
   readonly work: Work
   readonly failures: number
@@ -94,7 +94,7 @@ export const isLive = (lifetime: Lifetime | null, now: ClockReading): lifetime i
 
 export function nextStep(policy: Policy, { lifetime, request }: State, now: ClockReading): Step {
   const work = request?.work ?? (lifetime === null ? 'enroll' : 'renew')
-  // A wall clock that jumped ahead may be wrong: then the control plane decides. When both clocks say so, it is over.
+  // Both clocks must say that the window has passed: a wall clock that jumped ahead may be wrong.
   if (lifetime !== null && work === 'renew' && policy.renews) {
     if (leastElapsed(lifetime.since, now) > lifetime.length + RENEWAL_WINDOW) {
       return { do: 'exit', exit: exitWith(EXIT.lost, EXPIRED) }
@@ -141,7 +141,7 @@ export function afterAttempt(
   if (verdict === 'banned') return err(exitWith(EXIT.refused, 'this identity is banned'))
   const refusals = countRefusal(request?.refusals ?? null, verdict, now)
   if (verdict === 'protocol') return refusals.count < PROTOCOL_TRIES ? again(refusals, null) : err(NOT_UNDERSTOOD)
-  // What was on disk may be long replaced: a boot tries it once and then enrolls.
+  // The identity on disk may be an old copy: a boot tries it once and then enrolls.
   if (work === 'renew' && lifetime?.fromDisk === true) return ok({ lifetime: null, request: null })
   if (verdict === 'credential' && isPatient(policy, refusals, now) && windowLeft(work, lifetime, now) > LAST_TRY) {
     return again(refusals, null)

@@ -1,4 +1,4 @@
-// Watches a provisioned certificate: takes up the one that an operator puts in its place, and warns before it ends.
+// Watches a provisioned certificate: adopts the one that an operator puts in its place, and warns before it ends.
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
@@ -27,7 +27,7 @@ export class ProvisionedWatch {
   readonly #stop = new AbortController()
   #current: CurrentIdentity | null = null
   #reminded: ClockReading | null = null
-  /** Why what stands in the files now is not used; said once. */
+  /** Why the files as they are now are not used; logged once. */
   #unusable: string | null = null
 
   constructor(parts: WatchParts) {

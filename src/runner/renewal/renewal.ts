@@ -30,7 +30,7 @@ export interface RenewalParts {
   readonly log: Log
   readonly post: Post
   readonly store: IdentityStore | null
-  /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: in place of another, whoever issued it. */
+  /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: it replaces another one. */
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
 }
 

@@ -36,7 +36,7 @@ export interface RotatorParts {
   readonly log: Log
   /** Why an identity must not be used here (its tenant or runner ID was declared otherwise), or null. */
   readonly mismatch: (identity: Identity) => string | null
-  /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: in place of another, whoever issued it. */
+  /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: it replaces another one. */
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
 }
 

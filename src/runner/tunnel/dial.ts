@@ -1,4 +1,4 @@
-// Dials the tunnel once: TLS with the certificate shown, a signed challenge where the edge sees no certificate, hello,
+// Dials the tunnel once: TLS with the client certificate, a signed challenge where the edge sees no certificate, hello,
 // ready.
 
 import { X509Certificate } from 'node:crypto'
@@ -26,7 +26,7 @@ import {
 } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
 import { keyPem, signText } from '../identity/keys.ts'
-import { ATTEMPT_TIMEOUT, type Post, parseProblem, type RequestResult, requestFailed } from '../net/http.ts'
+import { ATTEMPT_TIMEOUT, type Post, parseProblem, type RequestResult, requestFailed, USER_AGENT } from '../net/http.ts'
 import { ReadySocket, type TunnelSocket } from './socket.ts'
 
 /** One attempt; never rejects. A failure without a status: there was no answer to the upgrade, or no ready frame. */
@@ -37,7 +37,7 @@ type Headers = Readonly<Record<string, string>>
 export function dialer(base: URL, network: Network, post: Post, instanceId: string): Dial {
   const url = new URL(TUNNEL_PATH, base)
   const plain = url.protocol === 'http:'
-  /** Remembered, so that a runner behind an edge without mTLS does not ask twice each time. */
+  /** Remembered, so that behind an edge without mTLS the second dial goes to the challenge at once. */
   let challenged = plain
 
   return async (identity, signal) => {
@@ -86,7 +86,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       address.protocol = plain ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
         agent,
-        headers: { ...headers, 'user-agent': 'muster-runner' },
+        headers: { ...headers, 'user-agent': USER_AGENT },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,
         perMessageDeflate: false,
@@ -123,7 +123,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
 
 const REFUSAL_BYTES = 16 * 1024
 
-/** The control plane said no to the upgrade, with a problem document where it was the control plane. */
+/** A refused upgrade; it has a problem document where the control plane itself refused. */
 async function readRefusal(response: IncomingMessage): Promise<RequestResult<never>> {
   const status = response.statusCode ?? 0
   // Cut off, what there is would not be JSON.

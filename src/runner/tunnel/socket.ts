@@ -4,7 +4,7 @@ import type { WebSocket } from 'ws'
 import { PING, PONG, parseControlFrame, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
 import type { Identity } from '../identity/identity.ts'
 
-/** In milliseconds. With `PONG_WITHIN` half a minute: for so long may a dead tunnel look open. */
+/** In milliseconds: a dead tunnel looks open for `PING_EVERY` and `PONG_WITHIN` together, half a minute. */
 const PING_EVERY = 20_000
 const PONG_WITHIN = 10_000
 /** A clean close waits for the other side this long, in milliseconds. */
@@ -13,9 +13,9 @@ const GOING_AWAY = 1001
 /** What the platform reports for a connection that ended without a close frame (RFC 6455 §7.4.1). */
 const ABNORMAL = 1006
 
-/** An open tunnel, as the loop that keeps it open sees it. */
+/** What `Tunnel` needs of an open connection. */
 export interface TunnelSocket {
-  /** Whose certificate it was opened with. */
+  /** The identity that it was opened with. */
   readonly identity: Identity
   /** The close code. */
   readonly closed: Promise<number>

@@ -18,15 +18,15 @@ export interface TunnelParts {
   readonly log: Log
   /** The identity to connect with; null while there is none that lives. */
   readonly identity: () => Identity | null
-  /** The control plane no longer accepts the identity: a renewal says why. */
+  /** The control plane no longer accepts the identity; a renewal will tell why. */
   readonly onRejected: () => void
   readonly onChange: (open: boolean) => void
   readonly onDrain: () => void
 }
 
-/** A connection that lasted so long makes the failures before it forgotten. In milliseconds. */
+/** A connection that lasted so long resets the backoff. In milliseconds. */
 const STABLE = 60_000
-/** How long the former connection may be gone before the new one is ready, and the runner still be called ready. */
+/** How long the runner stays ready between the end of the former connection and the ready frame of the new one. */
 const HANDOVER_GRACE = milliseconds(1000)
 
 export class Tunnel {
@@ -37,7 +37,7 @@ export class Tunnel {
   #wait = milliseconds(0)
   #failedAt: ClockReading | null = null
   #dialing = false
-  /** The control plane closed the former connection before it said that the new one is ready. */
+  /** The control plane closed the former connection before the ready frame of the new one. */
   #formerClosed = false
   #wake = new AbortController()
   readonly #stop = new AbortController()
@@ -72,7 +72,7 @@ export class Tunnel {
     await this.#socket?.close()
   }
 
-  /** How long until a connection shall be made; `TICK` while there is nothing to make. */
+  /** How long until the next dial; `TICK` while none is due. */
   #untilDial(): Milliseconds {
     const { clocks, identity } = this.#parts
     const current = identity()
@@ -113,7 +113,7 @@ export class Tunnel {
 
   #closed(socket: TunnelSocket, code: number): void {
     const { clocks, onRejected } = this.#parts
-    // One that was replaced by a newer of ours closes as it should.
+    // We replaced it ourselves.
     if (this.#socket !== socket) return
     if (this.#dialing && code === TUNNEL_CLOSE.replaced) {
       this.#formerClosed = true

@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createCa } from '../../../src/cli/ca/create.ts'
-import { exchange, faultOfNext, placeNext, removeNext, rotationState } from '../../../src/cli/ca/rotation.ts'
+import { activateNext, faultOfNext, placeNext, removeNext, rotationState } from '../../../src/cli/ca/rotation.ts'
 import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { runMuster } from '../../end-to-end/muster.ts'
 
@@ -134,7 +134,7 @@ test.each([true, false])(
   'an activation cut off anywhere, done again, ends in the same folder (old root key there: %s)',
   (oldRootKey) => {
     const activate = () => {
-      if (rotationState(ca) === 'prepared') exchange(ca)
+      if (rotationState(ca) === 'prepared') activateNext(ca)
       removeNext(ca)
     }
     let cuts = 0
