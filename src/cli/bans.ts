@@ -62,7 +62,7 @@ async function ban(options: BanOptions): Promise<void> {
   print(options, { ...target, note, createdAt: rfc3339(now), runners }, () =>
     [
       runners === 0
-        ? `banned ${target.kind} ${target.value}: 0 live runners; the ban stands for later ones`
+        ? `banned ${target.kind} ${target.value}: 0 live runners; it applies to later ones`
         : `banned ${target.kind} ${target.value}: ${countText(runners)} now`,
       'it holds everywhere within 30 seconds; their tunnels are closed within a minute',
     ].join('\n'),
@@ -87,7 +87,7 @@ async function unban(options: TargetOptions): Promise<void> {
   if (!(await withDatabase(options, (db) => deleteBan(db, target)))) {
     throw new CommandError(`there is no ban of ${target.kind} ${JSON.stringify(target.value)}: see muster bans`)
   }
-  print(options, target, () => `lifted the ban of ${target.kind} ${target.value}; it counts within 30 seconds`)
+  print(options, target, () => `lifted the ban of ${target.kind} ${target.value}; everywhere within 30 seconds`)
 }
 
 async function bans(options: SharedOptions): Promise<void> {
@@ -109,7 +109,10 @@ async function drain(options: TargetOptions): Promise<void> {
     throw new CommandError(`no live runner has the ${target.kind} ${JSON.stringify(target.value)}: see muster events`)
   }
   print(options, { enrollments }, () =>
-    [...enrollments, `asked of ${enrollments.length}; those that are connected hear of it within a minute`].join('\n'),
+    [
+      ...enrollments,
+      `asked ${countText(enrollments.length)} to exit: connected ones within a minute, others when they next connect`,
+    ].join('\n'),
   )
 }
 
@@ -123,6 +126,6 @@ const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
 })
 
 const lineOf = ({ kind, value, note, createdAt, told }: ReturnType<typeof toJson>): string =>
-  [createdAt, kind.padEnd(10), value, told === null ? '(runners are being told)' : '', note ?? '']
+  [createdAt, kind.padEnd(10), value, told === null ? '(tunnels are being closed)' : '', note ?? '']
     .filter((part) => part !== '')
     .join('  ')

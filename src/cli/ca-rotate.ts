@@ -52,7 +52,7 @@ export function rotationText(dir: string): string {
     case 'none':
       return 'no rotation is under way; it starts with `muster ca rotate prepare`'
     case 'prepared':
-      return 'rotation prepared: the old CA signs, the bundle shall have both roots; next: `muster ca rotate activate`'
+      return 'rotation prepared: the old CA signs, both roots belong in the bundle; next: `muster ca rotate activate`'
     case 'activated':
       return 'rotation activated: the new CA signs, certificates of the old one are accepted; next: `muster ca rotate retire`'
   }
@@ -68,14 +68,14 @@ export function rotateCommand() {
     ),
   )
   rotate.addCommand(
-    step('activate', 'let the new CA sign; certificates of the old one stay good')
+    step('activate', 'let the new CA sign; certificates of the old one remain accepted')
       .option('--url <url>', 'address of the live Muster, whose bundle must have both roots (required without --force)')
       .option('--force', 'do not check the bundle: whoever lacks the new root rejects every new certificate')
       .addHelpText('after', '\nExample:\n  muster ca rotate activate --url https://muster.example')
       .action((options: ActivateOptions) => activate(options)),
   )
   rotate.addCommand(
-    step('retire', 'accept the old CA no more; refused while live runners hold its certificates', DATABASE)
+    step('retire', 'stop accepting the old CA; refused while live runners hold its certificates', DATABASE)
       .option('--force', 'retire it all the same: those runners must enroll anew')
       .addHelpText('after', '\nExample:\n  muster ca rotate retire --remote')
       .action((options: RetireOptions) => retire(options)),
@@ -86,9 +86,9 @@ export function rotateCommand() {
 const HELP = `
   prepare    the old CA signs, the bundle has both roots
   activate   the new CA signs, the bundle has both roots; wait a day after prepare, so that all have the bundle
-  retire     the old CA is gone
-Each step writes ${SECRETS} into the CA folder, and the Worker learns it at once with: npx wrangler secret bulk
-A step that is done already makes nothing new, and writes the same file again.`
+  retire     the old CA is no longer accepted
+Each step writes ${SECRETS} into the CA folder, which is given to the Worker as a whole with: npx wrangler secret bulk
+A step that is repeated makes nothing new and writes the same file.`
 
 async function prepare({ dir, ...options }: RotateOptions): Promise<void> {
   if (rotationState(dir) === 'activated' || isActivating(dir)) throw outOfOrder(dir)

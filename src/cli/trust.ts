@@ -51,7 +51,7 @@ async function check(options: SharedOptions): Promise<void> {
   }
   print(options, { ok: true, file: options.trust, mistakes: [], notes, hash: trust.hash }, () =>
     [
-      `${options.trust} is right: ${count(trust.tenants.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
+      `${options.trust} has no mistakes: ${count(trust.tenants.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
       `hash ${trust.hash}`,
       ...notes.map((note) => `note: ${note}`),
     ].join('\n'),

@@ -3,10 +3,10 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { closeServer, listen } from '../../src/node/server.ts'
 
 const MIGRATIONS = fileURLToPath(new URL('../../migrations/', import.meta.url))
 
@@ -55,20 +55,18 @@ export async function serveCloudflareApi(): Promise<FakeApi> {
       : { success: true, errors: [], messages: [], result }
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(envelope))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server, 0, '127.0.0.1')
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/client/v4`,
+    url: `http://127.0.0.1:${port}/client/v4`,
     token,
     account,
     database,
     accounts,
     statements,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-        sqlite.close()
-      }),
+    close: async () => {
+      await closeServer(server)
+      sqlite.close()
+    },
   }
 }
 

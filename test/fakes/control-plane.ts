@@ -3,9 +3,9 @@
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { createCa } from '../../src/cli/ca/create.ts'
+import { closeServer, listen } from '../../src/node/server.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import type { ProvenMode } from '../../src/protocol/modes.ts'
 import type { RefusalCode } from '../../src/protocol/refusals.ts'
@@ -101,15 +101,14 @@ export class FakeControlPlane {
       if (refused === undefined) plane.#tunnels.handleUpgrade(request, socket, head, (tunnel) => plane.#accept(tunnel))
       else socket.end(`HTTP/1.1 ${refused.status} No\r\ncontent-length: ${refused.body.length}\r\n\r\n${refused.body}`)
     })
-    await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
-    plane.url = `${tls === null ? 'http' : 'https'}://127.0.0.1:${(plane.#server.address() as AddressInfo).port}`
+    const port = await listen(plane.#server, 0, '127.0.0.1')
+    plane.url = `${tls === null ? 'http' : 'https'}://127.0.0.1:${port}`
     return plane
   }
 
   async stop(): Promise<void> {
     for (const socket of this.sockets) socket.terminate()
-    this.#server.closeAllConnections()
-    await new Promise((resolve) => this.#server.close(resolve))
+    await closeServer(this.#server)
   }
 
   get enrolls(): SeenRequest[] {

@@ -1,6 +1,7 @@
 // The fake issuer behind a real HTTP server on loopback, for tests that go over the network. Node only.
 import { createServer } from 'node:http'
 import { gzipSync } from 'node:zlib'
+import { closeServer, listen } from '../../src/node/server.ts'
 import type { FakeIssuer } from './issuer.ts'
 
 export interface IssuerServer {
@@ -25,15 +26,6 @@ export async function serveIssuer(fake: FakeIssuer, options: { readonly gzip?: b
       })
       .catch(() => request.socket.destroy())
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const address = server.address()
-  if (address === null || typeof address === 'string') throw new Error('no address')
-  return {
-    url: `http://127.0.0.1:${address.port}`,
-    close: () =>
-      new Promise((resolve) => {
-        server.closeAllConnections()
-        server.close(() => resolve())
-      }),
-  }
+  const port = await listen(server, 0, '127.0.0.1')
+  return { url: `http://127.0.0.1:${port}`, close: () => closeServer(server) }
 }

@@ -1,7 +1,7 @@
 // The fake STS on a loopback port, for whatever speaks HTTP to it. Node only.
 
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { closeServer, listen } from '../../src/node/server.ts'
 import type { FakeSts } from './sts.ts'
 
 export interface StsServer {
@@ -21,13 +21,6 @@ export async function serveSts(sts: FakeSts, port = 0): Promise<StsServer> {
     if (answer.stall === 'within') response.write(answer.body)
     else response.end(answer.body)
   })
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
+  const bound = await listen(server, port, '127.0.0.1')
+  return { url: `http://127.0.0.1:${bound}`, close: () => closeServer(server) }
 }

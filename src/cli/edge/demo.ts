@@ -104,9 +104,9 @@ async function screenOf(options: DemoOptions, folder: string, state: string): Pr
   const answer = await reach(page, { method: 'GET', headers: {}, ...PAGE })
   const fleet = answer.ok && answer.value.status === 200 ? [['fleet', page.href]] : []
   const facts = [
-    ['door', `${url}   plain http, for this machine alone`],
-    ['', `${tlsUrl}  TLS, asks for client certificates`],
-    ['trust', `${shown(caFile)}  what clients trust for TLS`],
+    ['http', `${url}   for this machine alone`],
+    ['TLS', `${tlsUrl}  asks for client certificates`],
+    ['CA', `${relativePath(caFile)}  what clients trust for TLS`],
     ...fleet,
     ['runner', `${state}, tenant ${options.tenant}`],
     ...certificateFacts(folder),
@@ -143,7 +143,7 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
   const { url, tlsUrl, caFile } = edge
   const same = `${persistTo === DEFAULT_STATE ? '' : ` --persist-to ${persistTo}`}${trust === 'trust.yaml' ? '' : ` --trust ${trust}`}`
   const muster = 'npm run -s muster --'
-  const demo = shown(folder)
+  const demo = relativePath(folder)
   return [
     ['a token for one more runner', `${muster} token mint --tenant ${tenant}${same}`],
     [
@@ -151,7 +151,7 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
       [
         `TOKEN=$(${muster} token mint --tenant ${tenant}${same} | head -1)`,
         `RUNNER_BOOTSTRAP_TOKEN=$TOKEN RUNNER_ENROLL_URL=${tlsUrl} \\`,
-        `  RUNNER_CA_PEM=${shown(caFile)} \\`,
+        `  RUNNER_CA_PEM=${relativePath(caFile)} \\`,
         `  ${muster} runner`,
       ].join('\n  '),
     ],
@@ -171,7 +171,7 @@ function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: strin
 }
 
 /** From where the command was started, where that is shorter. */
-function shown(path: string): string {
+function relativePath(path: string): string {
   const short = relative(process.cwd(), path)
   return short.length < path.length ? short : path
 }
