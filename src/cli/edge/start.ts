@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
 import { join } from 'node:path'
+import { closeServer, listen } from '../../node/server.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../operator/command.ts'
 import { bundle } from './bundle.ts'
@@ -12,7 +13,7 @@ import { outboundWorker } from './outbound.ts'
 import { PROJECT, readProject } from './project.ts'
 import { stateFolder } from './state.ts'
 import { claimState, serveState } from './state-server.ts'
-import { listen, plainServer, tlsServer } from './terminator.ts'
+import { plainServer, tlsServer } from './terminator.ts'
 
 export interface EdgeOptions {
   readonly port: number
@@ -68,7 +69,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const certificate = await serverCertificate(state)
   const open = async (server: Server, port: number, option: string): Promise<number> => {
     closing.push(() => closeServer(server))
-    return listen(server, port).catch((error: NodeJS.ErrnoException) => {
+    return listen(server, port, '127.0.0.1').catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EADDRINUSE' && error.code !== 'EACCES') throw error
       const why = error.code === 'EADDRINUSE' ? 'is taken' : 'may not be used'
       throw new CommandError(`port ${port} ${why}; choose another with ${option} (0: any)`)
@@ -121,11 +122,4 @@ function authoritiesOf(trust: CompiledTrust): Map<string, string> {
     if (keys.from === 'uri') authorities.set(new URL(keys.uri).host, ca)
   }
   return authorities
-}
-
-function closeServer(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve())
-    server.closeAllConnections()
-  })
 }

@@ -11,7 +11,6 @@ import {
   ServerResponse,
 } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { cfOf, type Scheme } from './cf.ts'
 
@@ -48,17 +47,6 @@ export function tlsServer(upstream: Upstream, key: string, cert: string): Server
     ALPNProtocols: ['http/1.1'],
   }
   return serve(createTlsServer(options), 'https', upstream)
-}
-
-/** Port 0: any. Rejects with the system's error, EADDRINUSE among them. */
-export function listen(server: Server, port: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, '127.0.0.1', () => {
-      server.off('error', reject)
-      resolve((server.address() as AddressInfo).port)
-    })
-  })
 }
 
 function serve(server: Server, scheme: Scheme, upstream: Upstream): Server {
