@@ -228,7 +228,7 @@ describe('muster ca issue', () => {
     const unwritable = await issue('--out', '/proc/x', '--tenant', 'acme')
     expect(unwritable).toMatchObject({ code: 1, stderr: 'muster: cannot write to /proc/x: ENOENT\n' })
     expect(
-      await withDatabase(options, (db) =>
+      await withDatabase(state, (db) =>
         countNamed(db, { kind: 'tenant', value: 'acme' }, toEpochSeconds(systemClock())),
       ),
     ).toBe(1)
