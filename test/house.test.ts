@@ -87,7 +87,7 @@ const FENCES: Record<string, readonly string[]> = {
   aws4fetch: ['runner/evidence'],
   '@aws-sdk/credential-providers': ['runner/evidence'],
   yaml: ['trust'],
-  valibot: ['protocol', 'worker/attestors'],
+  valibot: ['protocol', 'worker/attestors', 'cli/store'],
   '@connectrpc/connect': ['worker/http'],
   'cloudflare:workers': ['worker/fleet', 'worker/keysets'],
   commander: ['cli'],
