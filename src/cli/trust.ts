@@ -59,8 +59,8 @@ async function check(options: SharedOptions): Promise<void> {
 }
 
 /**
- * A live minted ID that only a workload may have, for which the door would refuse to serve. Asked of the deployed D1,
- * or of the local one where there is a state at all.
+ * A live minted runner ID that only the nodes of clusters may have: the control plane would refuse to serve. Read from
+ * the deployed D1, or from the local one where there is a state at all.
  */
 async function reservedRunnerId(options: SharedOptions): Promise<string | null> {
   if (!options.remote && !existsSync(join(options.persistTo, 'v3/d1'))) return null
