@@ -122,10 +122,10 @@ const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
   note,
   createdAt: rfc3339(createdAt),
   /** When the tunnels of all runners that it names had been closed; null: not yet. */
-  told: sweptAt === null ? null : rfc3339(sweptAt),
+  tunnelsClosedAt: sweptAt === null ? null : rfc3339(sweptAt),
 })
 
-const lineOf = ({ kind, value, note, createdAt, told }: ReturnType<typeof toJson>): string =>
-  [createdAt, kind.padEnd(10), value, told === null ? '(tunnels are being closed)' : '', note ?? '']
+const lineOf = ({ kind, value, note, createdAt, tunnelsClosedAt }: ReturnType<typeof toJson>): string =>
+  [createdAt, kind.padEnd(10), value, tunnelsClosedAt === null ? '(tunnels are being closed)' : '', note ?? '']
     .filter((part) => part !== '')
     .join('  ')

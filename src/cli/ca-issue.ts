@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { sha256Hex } from '../protocol/bytes.ts'
 import type { Leaf } from '../protocol/leaf.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
-import { formatSpiffeId } from '../protocol/spiffe-id.ts'
+import { PROVISIONED_FILES } from '../protocol/paths.ts'
 import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
@@ -20,7 +20,6 @@ export interface IssueOptions extends SharedOptions {
 }
 
 /** The names under which a runner looks for them in `/certs`. */
-const FILES = { certificate: 'cert.pem', key: 'key.pem', ca: 'ca.pem' } as const
 
 export async function issue(options: IssueOptions): Promise<void> {
   const { tenant, dir, out } = options
@@ -28,27 +27,24 @@ export async function issue(options: IssueOptions): Promise<void> {
   const { readTrust, requireTenant } = await import('./operator/trust-file.ts')
   const trust = await readTrust(options.trust)
   requireTenant(trust, tenant, options.trust)
-  refuseTaken(out, Object.values(FILES))
+  refuseTaken(out, Object.values(PROVISIONED_FILES))
   const authority = await loadFolder(dir)
   // Before anything is recorded.
   makeFolder(out)
   const now = toEpochSeconds(systemClock())
-  const { newSerial, validityOf } = await import('../worker/ca/profile.ts')
-  const validity = validityOf(authority, now, lifetime)
-  if (!validity.ok) throw new CommandError(`${dir}: ${validity.error.detail}`)
-
+  const { newLeafContent } = await import('../worker/ca/profile.ts')
   const { createRunnerKey } = await import('./ca/create.ts')
   const { key, spki } = await createRunnerKey()
+  const publicKeyHash = await sha256Hex(spki)
+  const { trustDomain } = trust
+  const content = newLeafContent(authority, now, lifetime, { trustDomain, tenant, publicKeyHash })
+  if (!content.ok) throw new CommandError(`${dir}: ${content.error.detail}`)
   const leaf: Leaf = {
     enrollmentId: uuidv7(systemClock()),
     mode: 'provisioned',
     source: '',
     tenant,
-    serial: newSerial(),
-    publicKeyHash: await sha256Hex(spki),
-    spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
-    ...validity.value,
-    issuer: authority.issuerKeyId,
+    ...content.value,
   }
 
   // The record comes before the signature, as in an enrollment.
@@ -69,9 +65,9 @@ export async function issue(options: IssueOptions): Promise<void> {
   const { chainPem, trustBundlePem } = await import('../worker/ca/bundle.ts')
   const { pem } = await issueCertificate(authority, { ...leaf, spki })
   writeNew(out, [
-    [FILES.key, key, 0o600],
-    [FILES.certificate, pem + chainPem(authority), 0o644],
-    [FILES.ca, trustBundlePem(authority), 0o644],
+    [PROVISIONED_FILES.key, key, 0o600],
+    [PROVISIONED_FILES.certificate, pem + chainPem(authority), 0o644],
+    [PROVISIONED_FILES.ca, trustBundlePem(authority), 0o644],
   ])
   const issued = {
     enrollmentId: leaf.enrollmentId,
@@ -80,7 +76,7 @@ export async function issue(options: IssueOptions): Promise<void> {
     serial: leaf.serial,
     notBefore: rfc3339(leaf.notBefore),
     notAfter: rfc3339(leaf.notAfter),
-    files: [FILES.certificate, FILES.key, FILES.ca].map((name) => join(out, name)),
+    files: [PROVISIONED_FILES.certificate, PROVISIONED_FILES.key, PROVISIONED_FILES.ca].map((name) => join(out, name)),
   }
   print(options, issued, () => about(issued))
 }

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { DIRECT, proxyRules } from '../node/proxy-rules.ts'
 import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
-import { ENROLL_PATH, TUNNEL_PATH } from '../protocol/paths.ts'
+import { ENROLL_PATH, PROVISIONED_FILES, TUNNEL_PATH } from '../protocol/paths.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import type { Flags } from './environment/arguments.ts'
 import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
@@ -101,8 +101,11 @@ function guardedFolders(
 ): Guarded[] {
   const pemFileOf = (name: string, file: string): string =>
     pemPath(settings.raw(name) ?? join(certificates, file)) ?? ''
-  const pems = [pemFileOf('RUNNER_CERT_PEM', 'cert.pem'), pemFileOf('RUNNER_KEY_PEM', 'key.pem')]
-  const ca = pemFileOf('RUNNER_CA_PEM', 'ca.pem')
+  const pems = [
+    pemFileOf('RUNNER_CERT_PEM', PROVISIONED_FILES.certificate),
+    pemFileOf('RUNNER_KEY_PEM', PROVISIONED_FILES.key),
+  ]
+  const ca = pemFileOf('RUNNER_CA_PEM', PROVISIONED_FILES.ca)
   return [
     ...foldersOf('the token directory', (evidence.ok ? evidence.value.path?.trim() : null) ?? ''),
     ...(identityDir === null ? [] : [{ what: 'the identity directory', path: identityDir }]),

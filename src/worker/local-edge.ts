@@ -1,6 +1,7 @@
 // Guards workerd's port in `muster dev`: accepts only requests of the TLS terminator, and applies what it says of each.
 
 import { equalBytes, utf8 } from '../protocol/bytes.ts'
+import { SCHEDULED_PATH } from '../protocol/paths.ts'
 
 /** Bindings that the local edge adds. */
 export interface LocalEdgeEnv {
@@ -21,9 +22,6 @@ interface Handlers<E> {
   readonly scheduled: (event: ScheduledController, env: E, context: ExecutionContext) => Promise<void>
 }
 
-/** Runs every cron job, or the ones named by `?cron=`. */
-const SCHEDULED = '/cdn-cgi/local/scheduled'
-
 export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & LocalEdgeEnv>, 'fetch'> {
   return {
     async fetch(request, env, context) {
@@ -33,7 +31,7 @@ export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & Local
       }
       const url = new URL(request.url)
       url.protocol = edge.scheme
-      if (url.pathname === SCHEDULED) {
+      if (url.pathname === SCHEDULED_PATH) {
         const named = url.searchParams.getAll('cron')
         for (const cron of named.length > 0 ? named : env.EDGE_CRONS) {
           await worker.scheduled({ cron, scheduledTime: Date.now(), noRetry: () => {} }, env, context)

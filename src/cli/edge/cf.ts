@@ -6,6 +6,9 @@ import { TLSSocket } from 'node:tls'
 
 export type Scheme = 'http' | 'https'
 
+/** Miniflare's header for the `cf` object of a request: `cfBlobHeader` of raw workerd. */
+export const CF_HEADER = 'MF-CF-Blob'
+
 /** The DER of a leaf over this many octets is left out, with `certRFC9440TooLarge`. */
 const LARGEST_LEAF = 10 * 1024
 

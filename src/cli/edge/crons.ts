@@ -1,7 +1,9 @@
 // Runs the cron jobs of wrangler.toml when they are due, as Cloudflare does for a deployed Worker.
 
 import { Cron } from 'croner'
+import { SCHEDULED_PATH } from '../../protocol/paths.ts'
 import { reach } from '../operator/network.ts'
+import { CF_HEADER } from './cf.ts'
 import type { Upstream } from './terminator.ts'
 
 /**
@@ -24,9 +26,9 @@ const LONGEST_JOB = 15 * 60_000
 
 /** Has the Worker run the job of `cron`. A failure is logged by the Worker. */
 export async function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
-  await reach(new URL(`http://127.0.0.1:${port}/cdn-cgi/local/scheduled?cron=${encodeURIComponent(cron)}`), {
+  await reach(new URL(`http://127.0.0.1:${port}${SCHEDULED_PATH}?cron=${encodeURIComponent(cron)}`), {
     method: 'GET',
-    headers: { 'MF-CF-Blob': JSON.stringify({ edge: { secret, scheme: 'http' } }) },
+    headers: { [CF_HEADER]: JSON.stringify({ edge: { secret, scheme: 'http' } }) },
     timeout: LONGEST_JOB,
     limit: 1024,
   })

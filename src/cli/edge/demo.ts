@@ -10,7 +10,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { BUNDLE_PEM_PATH, ENROLL_PATH } from '../../protocol/paths.ts'
 import { DEFAULT_STATE } from '../operator/command.ts'
-import { reach } from '../operator/network.ts'
 import { bold, dim, type EdgeLog, readObject } from './log.ts'
 import { PROJECT } from './project.ts'
 import type { Edge } from './start.ts'
@@ -37,8 +36,6 @@ export interface Demo {
 /** Milliseconds that a runner may take to be ready, and to close its tunnel at the end. */
 const READY_WITHIN = 20_000
 const END_WITHIN = 6000
-/** Of a page of the edge's own: milliseconds and bytes. */
-const PAGE = { timeout: 10_000, limit: 16 * 1024 * 1024 }
 
 export async function startDemo(options: DemoOptions): Promise<Demo> {
   const folder = join(stateFolder(options.persistTo).own, 'demo')
@@ -47,7 +44,7 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
   const runner = bootRunner(options, folder, await mint(options))
   const patience = sleep(READY_WITHIN, undefined, { ref: false, signal: options.ending }).catch(() => {})
   await Promise.race([runner.ready, runner.exited, patience])
-  return { screen: await screenOf(options, folder, runner.state()), stop: runner.stop }
+  return { screen: screenOf(options, folder, runner.state()), stop: runner.stop }
 }
 
 /** By the command that the screen names. */
@@ -98,16 +95,12 @@ async function end(child: ChildProcess, exited: Promise<void>): Promise<void> {
   await exited
 }
 
-async function screenOf(options: DemoOptions, folder: string, state: string): Promise<string> {
+function screenOf(options: DemoOptions, folder: string, state: string): string {
   const { url, tlsUrl, caFile } = options.edge
-  const page = new URL('/fleet', url)
-  const answer = await reach(page, { method: 'GET', headers: {}, ...PAGE })
-  const fleet = answer.ok && answer.value.status === 200 ? [['fleet', page.href]] : []
   const facts = [
     ['http', `${url}   for this machine alone`],
     ['TLS', `${tlsUrl}  asks for client certificates`],
     ['CA', `${relativePath(caFile)}  what clients trust for TLS`],
-    ...fleet,
     ['runner', `${state}, tenant ${options.tenant}`],
     ...certificateFacts(folder),
   ]

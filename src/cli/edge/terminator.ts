@@ -12,7 +12,7 @@ import {
 } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
-import { cfOf, type Scheme } from './cf.ts'
+import { CF_HEADER, cfOf, type Scheme } from './cf.ts'
 
 export interface Upstream {
   /** workerd's own port on 127.0.0.1. */
@@ -85,7 +85,7 @@ function upstreamRequest(request: IncomingMessage, scheme: Scheme, { port, secre
     scheme,
     'CF-Visitor',
     JSON.stringify({ scheme }),
-    'MF-CF-Blob',
+    CF_HEADER,
     asciiJson({ ...cfOf(request), edge }),
   ]
   return {

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path'
 import { readCertificates } from '../../node/certificates.ts'
+import { PROVISIONED_FILES } from '../../protocol/paths.ts'
 import { parsePemFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { MAX_CERTIFICATES, type PemSource, pemSetting } from '../environment/pem-input.ts'
@@ -24,8 +25,8 @@ export function readProvisionedSource(
   folder: string,
   trustBundle: () => string | null,
 ): ProvisionedSource | null {
-  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', join(folder, 'cert.pem'))
-  const key = pemSetting(settings, 'RUNNER_KEY_PEM', join(folder, 'key.pem'))
+  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', join(folder, PROVISIONED_FILES.certificate))
+  const key = pemSetting(settings, 'RUNNER_KEY_PEM', join(folder, PROVISIONED_FILES.key))
   if (certificate !== null && key === null) settings.mistakes.push('RUNNER_CERT_PEM is given without RUNNER_KEY_PEM')
   if (certificate === null && key !== null) settings.mistakes.push('RUNNER_KEY_PEM is given without RUNNER_CERT_PEM')
   return certificate === null && key === null ? null : { certificate, key, trustBundle }

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path'
 import { readCertificates } from '../../node/certificates.ts'
+import { PROVISIONED_FILES } from '../../protocol/paths.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
 import { MAX_CERTIFICATES, pemSetting } from '../environment/pem-input.ts'
 import type { Settings } from '../environment/settings.ts'
@@ -16,7 +17,7 @@ export type ExtraRoots = () => string | null
 export function readExtraRoots(settings: Settings, folder: string): ExtraRoots {
   let last: string | null = null
   const refresh = (): string | null => {
-    const pem = pemSetting(settings, 'RUNNER_CA_PEM', join(folder, 'ca.pem'))?.()
+    const pem = pemSetting(settings, 'RUNNER_CA_PEM', join(folder, PROVISIONED_FILES.ca))?.()
     if (pem === undefined) return null
     if (!pem.ok) return pem.error
     const ders = parseCertificateFile(pem.value, MAX_CERTIFICATES)

@@ -2,12 +2,12 @@
 
 import { type Bytes, hex } from '../../protocol/bytes.ts'
 import { everyCharacter, isHexDigit } from '../../protocol/characters.ts'
-import type { Leaf, LeafSubject } from '../../protocol/leaf.ts'
+import type { Leaf, LeafContent, LeafSubject } from '../../protocol/leaf.ts'
 import { NO_REVOCATION_LIFETIME, NOT_BEFORE_BACKDATE } from '../../protocol/limits.ts'
 import { isMode, MODES, type ModeTraits } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { parseSpiffeId } from '../../protocol/spiffe-id.ts'
+import { formatSpiffeId, parseSpiffeId, type RunnerSpiffeId } from '../../protocol/spiffe-id.ts'
 import { addSeconds, between, type EpochSeconds, rfc3339, type Seconds, subtractSeconds } from '../../protocol/time.ts'
 import { isUuidv7 } from '../../protocol/uuid.ts'
 import { isAwsAccount, isClusterName } from '../../trust/grammar.ts'
@@ -97,4 +97,20 @@ export function validityOf(
     return refuse('ca_not_configured', { detail: `CA_CERT ${left}` })
   }
   return ok({ notBefore: subtractSeconds(now, NOT_BEFORE_BACKDATE), notAfter })
+}
+
+/**
+ * The content of a new certificate, issued now for `lifetime`. Refused as `validityOf` does: while the CA cannot issue
+ * a whole lifetime.
+ */
+export function newLeafContent(
+  authority: { readonly validity: Validity; readonly issuerKeyId: string },
+  now: EpochSeconds,
+  lifetime: Seconds,
+  { publicKeyHash, ...id }: RunnerSpiffeId & Pick<LeafContent, 'publicKeyHash'>,
+): Outcome<LeafContent> {
+  const validity = validityOf(authority, now, lifetime)
+  if (!validity.ok) return validity
+  const { issuerKeyId: issuer } = authority
+  return ok({ serial: newSerial(), publicKeyHash, spiffeId: formatSpiffeId(id), ...validity.value, issuer })
 }

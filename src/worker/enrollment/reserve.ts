@@ -6,14 +6,13 @@ import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { MODES } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { type EpochSeconds, subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import { tokenIdOf } from '../../trust/decide.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
-import { newSerial, validityOf } from '../ca/profile.ts'
+import { newLeafContent } from '../ca/profile.ts'
 import type { BatchDatabase } from '../store/db.ts'
 import {
   type EnrollmentRow,
@@ -96,19 +95,13 @@ export async function reserveRenewal(
   return ok({ enrollmentId, tenant, mode, source, runnerId, ...result.value.certificate })
 }
 
-/** The content of a new certificate; refused while the CA cannot issue a whole lifetime. */
-function newContent({ trust }: Dependencies, issuance: Issuance, tenant: string): Outcome<LeafContent> {
-  const { authority, csr, now } = issuance
-  const validity = validityOf(authority, now, trust.certificate.lifetime)
-  if (!validity.ok) return validity
-  return ok({
-    serial: newSerial(),
+/** Trust domain and lifetime are today's. */
+const newContent = ({ trust }: Dependencies, { authority, csr, now }: Issuance, tenant: string): Outcome<LeafContent> =>
+  newLeafContent(authority, now, trust.certificate.lifetime, {
+    trustDomain: trust.trustDomain,
+    tenant,
     publicKeyHash: csr.publicKeyHash,
-    spiffeId: formatSpiffeId({ trustDomain: trust.trustDomain, tenant }),
-    ...validity.value,
-    issuer: authority.issuerKeyId,
   })
-}
 
 async function recordProposal(database: BatchDatabase, proposal: Proposal): Promise<Outcome<EnrollmentRow>> {
   const { tokenId, mode } = proposal

@@ -25,12 +25,7 @@ export interface EnrollmentStart {
   readonly certificate: LeafContent
 }
 
-export interface EnrollmentRecord {
-  readonly enrollmentId: string
-  readonly claims: Claims
-  readonly decision: Decision
-  readonly instanceId: string | null
-  readonly enrolledAt: EpochSeconds
+export interface EnrollmentRecord extends Omit<EnrollmentStart, 'certificate'> {
   readonly lineage: Lineage
   /** The latest `notAfter` of any certificate of the enrollment: the lineage is needed until then. */
   readonly lastEnd: EpochSeconds
@@ -55,14 +50,10 @@ export interface Use<T> {
   readonly result: Outcome<T>
 }
 
-export const startRecord = (start: EnrollmentStart): EnrollmentRecord => ({
-  enrollmentId: start.enrollmentId,
-  claims: start.claims,
-  decision: start.decision,
-  instanceId: start.instanceId,
-  enrolledAt: start.enrolledAt,
-  lineage: startLineage(start.certificate),
-  lastEnd: start.certificate.notAfter,
+export const startRecord = ({ certificate, ...start }: EnrollmentStart): EnrollmentRecord => ({
+  ...start,
+  lineage: startLineage(certificate),
+  lastEnd: certificate.notAfter,
   ended: null,
   spent: [],
   rowWrittenAt: null,

@@ -10,6 +10,7 @@ import {
   ENROLL_PATH,
   HEALTHZ_PATH,
   READYZ_PATH,
+  TUNNEL_PATH,
 } from '../../protocol/paths.ts'
 import type { Clock } from '../../protocol/time.ts'
 import { spiffeBundle, trustBundlePem } from '../ca/bundle.ts'
@@ -31,10 +32,10 @@ export interface AppOptions {
 
 const ABOUT = `Muster: enrollment and certificate authority for a fleet of runners.
 
-POST /api/enroll      a runner proves where it runs and gets its certificate
-GET  /api/tunnel      a runner connects with it
-GET  /api/bundle      the trust bundle (SPIFFE); /api/bundle.pem as PEM
-GET  /readyz          whether this control plane can serve
+POST ${ENROLL_PATH}      a runner proves where it runs and gets its certificate
+GET  ${TUNNEL_PATH}      a runner connects with it
+GET  ${BUNDLE_PATH}      the trust bundle (SPIFFE); ${BUNDLE_PEM_PATH} as PEM
+GET  ${READYZ_PATH}          whether this control plane can serve
 
 The documentation is README.md and docs/ of the sources that it was deployed from.
 `

@@ -166,10 +166,11 @@ export async function sharersOf(
   return found.map(({ id }) => id)
 }
 
-/** The part of a row that the enrollment's object keeps up to date; `notAfter` and `issuer` are of the newest certificate. */
-type FleetRow = Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'notAfter' | 'issuer'>
-
-export async function updateFleetRow(db: Database, row: FleetRow): Promise<void> {
+/** What an enrollment's object keeps up to date; `notAfter` and `issuer` are of the newest certificate. */
+export async function updateFleetRow(
+  db: Database,
+  row: Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'notAfter' | 'issuer'>,
+): Promise<void> {
   const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = row
   await db
     .update(enrollment)

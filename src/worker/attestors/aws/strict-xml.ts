@@ -3,6 +3,7 @@
 // so that no other parser can read another document.
 
 import { everyCharacter, isLetterOrDigit } from '../../../protocol/characters.ts'
+import { err, ok, type Result } from '../../../protocol/result.ts'
 
 export interface XmlElement {
   readonly name: string
@@ -11,24 +12,22 @@ export interface XmlElement {
   readonly text: string
 }
 
-export type XmlReading =
-  | { readonly ok: true; readonly root: XmlElement }
-  /** `truncated`: correct up to its end, but incomplete. */
-  | { readonly ok: false; readonly fault: 'malformed' | 'truncated' }
+/** `truncated`: correct up to its end, but incomplete. */
+export type XmlFault = 'malformed' | 'truncated'
 
 /** Response, result, field. */
 const DEEPEST = 3
 
 /** Parses one document whose root element has this name and this default namespace. */
-export function readXml(text: string, rootName: string, namespace: string): XmlReading {
+export function readXml(text: string, rootName: string, namespace: string): Result<XmlElement, XmlFault> {
   const cursor: Cursor = { text, at: 0 }
   skipDeclaration(cursor)
   skipSpace(cursor)
-  if (!take(cursor, `<${rootName} xmlns="${namespace}">`)) return { ok: false, fault: 'malformed' }
+  if (!take(cursor, `<${rootName} xmlns="${namespace}">`)) return err('malformed')
   const root = readContent(cursor, rootName, 1)
-  if (root === null) return { ok: false, fault: cursor.at === text.length ? 'truncated' : 'malformed' }
+  if (root === null) return err(cursor.at === text.length ? 'truncated' : 'malformed')
   skipSpace(cursor)
-  return cursor.at === text.length ? { ok: true, root } : { ok: false, fault: 'malformed' }
+  return cursor.at === text.length ? ok(root) : err('malformed')
 }
 
 interface Cursor {

@@ -30,8 +30,8 @@ export async function readAnswer(response: Response): Promise<Outcome<CallerIden
 
 function readIdentity(text: string): Outcome<CallerIdentity> {
   const reading = readXml(text, 'GetCallerIdentityResponse', NAMESPACE)
-  if (!reading.ok) return refuse(reading.fault === 'truncated' ? 'sts_unavailable' : 'sts_answer')
-  const { children } = reading.root
+  if (!reading.ok) return refuse(reading.error === 'truncated' ? 'sts_unavailable' : 'sts_answer')
+  const { children } = reading.value
   const results = children.filter(({ name }) => name === 'GetCallerIdentityResult')
   const others = children.filter(({ name }) => name !== 'GetCallerIdentityResult')
   const [result] = results
