@@ -364,17 +364,19 @@ test('two issuers may use one kid: each token verifies with the key of its own',
   expect(await verifyWorkloadToken(sources, crossed, now)).toMatchObject({ error: { reason: 'signature_invalid' } })
 })
 
-attestorContract('kubernetes', async () => {
-  const issuer = await makeIssuer('https://issuer.example.com')
-  const cluster = clusterWith({ name: 'prod', issuer: issuer.issuer })
-  const { findKey } = keysAt({ prod: { keys: issuer.keys.map(({ kid, publicJwk }) => ({ ...publicJwk, kid })) } })
-  return {
-    attestor: kubernetes({ clusters: [cluster], findKey }),
-    evidence: { token: await issuer.token(now) },
-    now,
-    trust: trustWith({
-      clusters: [cluster],
-      kubernetesMappings: [{ tenant: 'acme', cluster: 'prod', namespace: 'runners', serviceAccount: 'runner' }],
-    }),
-  }
+describe.each(['gke-oidc', 'eks-oidc', 'kubernetes'] as const)('a cluster of %s', (mode) => {
+  attestorContract(mode, async () => {
+    const issuer = await makeIssuer('https://issuer.example.com')
+    const cluster = clusterWith({ name: 'prod', mode, issuer: issuer.issuer })
+    const { findKey } = keysAt({ prod: { keys: issuer.keys.map(({ kid, publicJwk }) => ({ ...publicJwk, kid })) } })
+    return {
+      attestor: kubernetes({ clusters: [cluster], findKey }),
+      evidence: { token: await issuer.token(now) },
+      now,
+      trust: trustWith({
+        clusters: [cluster],
+        kubernetesMappings: [{ tenant: 'acme', cluster: 'prod', namespace: 'runners', serviceAccount: 'runner' }],
+      }),
+    }
+  })
 })
