@@ -1,5 +1,7 @@
 // The table of modes, one row each. docs/contributing.md lists the other files that a mode has. No I/O.
 
+import { type Milliseconds, milliseconds, minutes, toMilliseconds } from './time.ts'
+
 export interface ModeTraits {
   /** What the OU of a certificate names beside the mode: nothing, an AWS account, or a cluster of the trust file. */
   readonly source: 'none' | 'account' | 'cluster'
@@ -11,20 +13,75 @@ export interface ModeTraits {
   readonly reattests: boolean
   /** A runner can enroll with it. Otherwise an operator issues the certificate. */
   readonly configurable: boolean
+  /** No enrollment came before its certificate: the first use of the certificate starts the lineage. */
+  readonly startsLineage: boolean
+  /** How long a runner goes on with refused evidence. */
+  readonly patience: Patience
 }
 
-const KUBERNETES = { source: 'cluster', minted: false, reusable: true, reattests: true, configurable: true } as const
+/** Refused evidence is tried again until it was refused `tries` times in a row, and for `time`. */
+export interface Patience {
+  readonly tries: number
+  readonly time: Milliseconds
+}
+
+/** Of evidence that nothing but new evidence can replace. */
+export const THREE_TRIES: Patience = { tries: 3, time: milliseconds(0) }
+/** The key set of an issuer may be behind a rotation for some minutes. */
+const TEN_MINUTES: Patience = { tries: 1, time: toMilliseconds(minutes(10)) }
+
+const KUBERNETES = {
+  source: 'cluster',
+  minted: false,
+  reusable: true,
+  reattests: true,
+  configurable: true,
+  startsLineage: false,
+  patience: TEN_MINUTES,
+} as const
+
+/** One verifier with three names. */
+const KUBERNETES_MODES = { 'gke-oidc': KUBERNETES, 'eks-oidc': KUBERNETES, kubernetes: KUBERNETES }
 
 /** In the order of messages. */
 export const MODES = {
-  'bootstrap-token': { source: 'none', minted: true, reusable: false, reattests: false, configurable: true },
-  'runner-token': { source: 'none', minted: true, reusable: true, reattests: false, configurable: true },
-  'aws-sts': { source: 'account', minted: false, reusable: true, reattests: true, configurable: true },
-  // One verifier with three names.
-  'gke-oidc': KUBERNETES,
-  'eks-oidc': KUBERNETES,
-  kubernetes: KUBERNETES,
-  provisioned: { source: 'none', minted: false, reusable: false, reattests: false, configurable: false },
+  'bootstrap-token': {
+    source: 'none',
+    minted: true,
+    reusable: false,
+    reattests: false,
+    configurable: true,
+    startsLineage: false,
+    patience: THREE_TRIES,
+  },
+  'runner-token': {
+    source: 'none',
+    minted: true,
+    reusable: true,
+    reattests: false,
+    configurable: true,
+    startsLineage: false,
+    patience: THREE_TRIES,
+  },
+  'aws-sts': {
+    source: 'account',
+    minted: false,
+    reusable: true,
+    reattests: true,
+    configurable: true,
+    startsLineage: false,
+    patience: THREE_TRIES,
+  },
+  ...KUBERNETES_MODES,
+  provisioned: {
+    source: 'none',
+    minted: false,
+    reusable: false,
+    reattests: false,
+    configurable: false,
+    startsLineage: true,
+    patience: THREE_TRIES,
+  },
 } as const satisfies Record<string, ModeTraits>
 
 /** A mode in the OU of a certificate: how its holder proved itself at enrollment. */
@@ -36,11 +93,13 @@ type ModesWith<T extends Partial<ModeTraits>> = {
 /** A mode that a runner can enroll with. */
 export type ConfigurableMode = ModesWith<{ configurable: true }>
 /** The names of the one Kubernetes verifier. */
-export type KubernetesMode = ModesWith<{ source: 'cluster' }>
+export type KubernetesMode = keyof typeof KUBERNETES_MODES
+/** A mode whose certificates come without an enrollment. */
+type LineageStartingMode = ModesWith<{ startsLineage: true }>
 
 export const isMode = (name: string): name is ProvenMode => Object.hasOwn(MODES, name)
 
-export const isKubernetesMode = (mode: ProvenMode): mode is KubernetesMode => MODES[mode].source === 'cluster'
+export const mayStartLineage = (mode: ProvenMode): mode is LineageStartingMode => MODES[mode].startsLineage
 
 export const CONFIGURABLE_MODES: readonly ConfigurableMode[] = Object.keys(MODES)
   .filter(isMode)

@@ -2,7 +2,7 @@
 
 import { err, ok } from '../../protocol/result.ts'
 import type { EvidenceMode } from './evidence.ts'
-import { staticToken, tokenEvidence } from './token.ts'
+import { staticToken, tokenEvidence, undescribed } from './token.ts'
 
 export const bootstrapToken: EvidenceMode = {
   variables: ['RUNNER_BOOTSTRAP_TOKEN'],
@@ -12,6 +12,13 @@ export const bootstrapToken: EvidenceMode = {
     const token = settings.token('RUNNER_BOOTSTRAP_TOKEN')
     return token === null
       ? err('RUNNER_BOOTSTRAP_TOKEN')
-      : ok(tokenEvidence(staticToken(token), () => 'bootstrap-token'))
+      : ok(
+          tokenEvidence({
+            token: staticToken(token),
+            modeOf: () => 'bootstrap-token',
+            describe: undescribed,
+            file: null,
+          }),
+        )
   },
 }

@@ -2,9 +2,21 @@
 
 import { err, ok } from '../../protocol/result.ts'
 import type { EvidenceMode } from './evidence.ts'
-import { fileToken, staticToken, TOKEN_FILE_VARIABLES, TOKEN_VARIABLES, tokenEvidence } from './token.ts'
+import {
+  fileToken,
+  staticToken,
+  TOKEN_FILE_VARIABLES,
+  TOKEN_VARIABLES,
+  type TokenParts,
+  type TokenSource,
+  tokenEvidence,
+  undescribed,
+} from './token.ts'
 
 const MODE = 'runner-token'
+
+const evidence = (token: TokenSource, file: TokenParts['file']) =>
+  ok(tokenEvidence({ token, modeOf: () => MODE, describe: undescribed, file }))
 
 export const runnerToken: EvidenceMode = {
   variables: [...TOKEN_VARIABLES, ...TOKEN_FILE_VARIABLES],
@@ -16,8 +28,8 @@ export const runnerToken: EvidenceMode = {
     if (file !== null) {
       const missing = (kind: 'absent' | 'empty') =>
         `RUNNER_ATTESTATION_MODE=${MODE}: ${kind === 'empty' ? `token at ${file} is empty` : `failed to read token at ${file}`}`
-      return ok(tokenEvidence(fileToken(file), () => MODE, { path: file, missing }))
+      return evidence(fileToken(file), { path: file, missing })
     }
-    return token === null ? err('RUNNER_TOKEN or RUNNER_TOKEN_FILE') : ok(tokenEvidence(staticToken(token), () => MODE))
+    return token === null ? err('RUNNER_TOKEN or RUNNER_TOKEN_FILE') : evidence(staticToken(token), null)
   },
 }

@@ -1,15 +1,15 @@
-// Reads the runner's own token from a variable or a file, and the claims of a Kubernetes token, unverified.
+// Reads the runner's own token from a variable or a file, and the claims of a token that is a JWS, unverified.
 
 import { readRegularFile } from '../../node/bounded-file.ts'
 import { messageOf } from '../../node/errors.ts'
 import { decodeBase64url } from '../../protocol/bytes.ts'
 import { JWS_BYTES } from '../../protocol/limits.ts'
-import { type ConfigurableMode, isKubernetesMode } from '../../protocol/modes.ts'
+import type { ConfigurableMode } from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
-import { type Fields, sanitized } from '../log.ts'
+import type { Fields } from '../log.ts'
 import type { EvidenceSource } from './evidence.ts'
 
 /** Names of each variable that gives a token, first the one that the messages name. */
@@ -30,15 +30,21 @@ export const staticToken =
   () =>
     ok(token)
 
-/**
- * Evidence that is a token and nothing else. `modeOf` gets the token, or null while there is none. `file` is the one
- * that it is read from, and the message for a fault of it.
- */
-export function tokenEvidence(
-  token: TokenSource,
-  modeOf: (token: string | null) => ConfigurableMode,
-  file?: { readonly path: string; readonly missing: (kind: TokenFault['kind']) => string },
-): EvidenceSource {
+export interface TokenParts {
+  readonly token: TokenSource
+  /** Gets the token, or null while there is none. */
+  readonly modeOf: (token: string | null) => ConfigurableMode
+  /** What may be logged of the token where it is refused. */
+  readonly describe: (token: string) => Fields
+  /** The file that it is read from, and the message for a fault of it; null where there is none. */
+  readonly file: { readonly path: string; readonly missing: (kind: TokenFault['kind']) => string } | null
+}
+
+/** Nothing may be logged of a minted token. */
+export const undescribed = (): Fields => ({})
+
+/** Evidence that is a token and nothing else. */
+export function tokenEvidence({ token, modeOf, describe, file }: TokenParts): EvidenceSource {
   return {
     path: file?.path ?? null,
     modeAt(now) {
@@ -47,15 +53,14 @@ export function tokenEvidence(
     },
     missingAt(now) {
       const reading = token(now)
-      return reading.ok || file === undefined ? null : file.missing(reading.error.kind)
+      return reading.ok || file === null ? null : file.missing(reading.error.kind)
     },
     async gather(_, now) {
       const reading = token(now)
       if (!reading.ok) return err(file?.missing(reading.error.kind) ?? reading.error.cause)
-      const mode = modeOf(reading.value)
       return ok({
-        attestation: { mode, token: reading.value },
-        described: isKubernetesMode(mode) ? describeToken(reading.value) : {},
+        attestation: { mode: modeOf(reading.value), token: reading.value },
+        described: describe(reading.value),
       })
     },
   }
@@ -91,17 +96,8 @@ function readTokenFile(path: string): Result<string, TokenFault> {
 }
 
 /** Unverified: for the expiry of our own token and for the log, never for a decision about anybody else. */
-function unverifiedClaims(token: string): JsonObject | null {
+export function unverifiedClaims(token: string): JsonObject | null {
   const bytes = isCompactJws(token) ? decodeBase64url(token.split('.')[1] ?? '') : null
   const reading = bytes === null ? null : readJson(bytes)
   return reading?.ok === true && isObject(reading.value) ? reading.value : null
-}
-
-/** The claims that most refusals are about, for the log line of one. */
-function describeToken(token: string): Fields {
-  const claims = unverifiedClaims(token)
-  if (claims === null) return {}
-  const { iss, aud, sub, exp } = claims
-  const audiences = (Array.isArray(aud) ? aud : [aud]).map((one) => sanitized(one) ?? '').filter((one) => one !== '')
-  return { iss: sanitized(iss), aud: audiences, sub: sanitized(sub), exp: typeof exp === 'number' ? exp : undefined }
 }

@@ -1,8 +1,8 @@
 // Puts together what keeps an identity alive: the rotator, its policy, and the watch of a provisioned certificate.
 
 import type { Network } from '../../node/http-client.ts'
-import { isKubernetesMode, MODES } from '../../protocol/modes.ts'
-import { type Clock, milliseconds, minutes, toMilliseconds } from '../../protocol/time.ts'
+import { MODES, THREE_TRIES } from '../../protocol/modes.ts'
+import type { Clock } from '../../protocol/time.ts'
 import type { Clocks } from '../environment/clock.ts'
 import type { EvidenceConfig } from '../evidence/registry.ts'
 import { EXIT, type Exit, exitWith } from '../exit.ts'
@@ -98,28 +98,23 @@ export class Renewal {
   }
 }
 
-/** Of a token that nothing but a new token can replace. */
-const TOKEN_TRIES = 3
-/** The key set of a cluster may be behind a rotation for some minutes. */
-const KUBERNETES_PATIENCE = toMilliseconds(minutes(10))
-
 /** The mode is asked for each time: a token file without a named mode may hold another kind of token by then. */
 function policyOf({ evidence, provisioned, renews }: RenewalConfig, clock: Clock): Policy {
   const mode = () => (evidence.ok ? evidence.value.modeAt(clock()) : null)
   const atBoot = mode()
-  const isKubernetes = () => {
+  const patience = () => {
     const current = mode()
-    return current !== null && isKubernetesMode(current)
+    return current === null ? THREE_TRIES : MODES[current].patience
   }
   return {
     renews,
     enrollsAgain: provisioned === null && atBoot !== null && MODES[atBoot].reusable,
     waitsForOperator: provisioned !== null && !renews,
     get tries() {
-      return isKubernetes() ? 1 : TOKEN_TRIES
+      return patience().tries
     },
     get patience() {
-      return isKubernetes() ? KUBERNETES_PATIENCE : milliseconds(0)
+      return patience().time
     },
   }
 }

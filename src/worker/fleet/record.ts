@@ -2,7 +2,7 @@
 
 import { type Leaf, type LeafContent, leafContentOf } from '../../protocol/leaf.ts'
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
-import { MODES } from '../../protocol/modes.ts'
+import { MODES, mayStartLineage } from '../../protocol/modes.ts'
 import type { Reason } from '../../protocol/reasons.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -64,15 +64,16 @@ export const startRecord = ({ certificate, ...start }: EnrollmentStart): Enrollm
 export const forgottenAfter = (record: EnrollmentRecord): EpochSeconds =>
   addSeconds(addSeconds(record.lastEnd, RENEWAL_GRACE), CLOCK_LEEWAY)
 
-/** The record that a presented certificate belongs to. Only a provisioned one may start a record. */
+/** The record that a presented certificate belongs to. A provisioned one may start a record. */
 export function recordFor(
   stored: EnrollmentRecord | null,
   trust: CompiledTrust,
   presented: Leaf,
 ): Outcome<EnrollmentRecord> {
   if (stored !== null) return stored.ended === null ? ok(stored) : refuse('enrollment_ended')
-  if (presented.mode !== 'provisioned') return refuse('lineage_missing')
-  const claims: Claims = { mode: 'provisioned', tenant: presented.tenant }
+  const { mode, tenant } = presented
+  if (!mayStartLineage(mode)) return refuse('lineage_missing')
+  const claims: Claims = { mode, tenant }
   const decision = decide(trust, claims)
   if (!decision.ok) return refuse('standing_lost')
   return ok(
