@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { CONFIGURABLE_MODES, MODES } from '../src/protocol/modes.ts'
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url))
 const SRC = join(ROOT, 'src')
@@ -350,23 +351,87 @@ test('the Worker takes nothing of the compiler of the trust file along', () => {
   )
 })
 
-/** Where one mode is named, and why: a new mode is named in as many places (docs/contributing.md). */
-const NAMING_AWS = {
-  'protocol/modes.ts': 'its row',
-  'trust/modes/aws-sts.ts': 'what the trust file says of it',
-  'trust/modes/registry.ts': 'line of the registry',
-  'trust/file.ts': 'its fields',
-  'trust/compile.ts': 'its mappings',
-  'worker/attestors/aws-sts.ts': 'its attestor',
-  'worker/attestors/registry.ts': 'line of the registry',
-  'worker/attestors/aws/arn.ts': 'the claims that the attestor gives',
-  'runner/evidence/aws-sts.ts': 'its variables, their help, and its evidence',
-  'runner/evidence/registry.ts': 'line of the registry',
+const RENEWAL = 'mtls-renewal'
+const ALL: readonly string[] = Object.keys(MODES)
+const KUBERNETES = ['gke-oidc', 'eks-oidc', 'kubernetes']
+
+type NamedModes = readonly [modes: readonly string[], why: string]
+const rowsOf = (paths: readonly string[], ...row: NamedModes): Record<string, NamedModes> =>
+  Object.fromEntries(paths.map((path) => [path, row]))
+
+/** Where modes are named, which ones, and why. A new mode is named in as many places (docs/contributing.md). */
+const NAMING: Record<string, NamedModes> = {
+  'protocol/modes.ts': [ALL, 'the rows'],
+  'trust/modes/registry.ts': [ALL, 'the lines of the registry'],
+  'worker/attestors/registry.ts': [[...CONFIGURABLE_MODES, RENEWAL], 'the lines of the registry'],
+  'runner/evidence/registry.ts': [CONFIGURABLE_MODES, 'the lines of the registry, and the mode of a token alone'],
+
+  'trust/modes/bootstrap-token.ts': [['bootstrap-token'], 'what the trust file says of it'],
+  'worker/attestors/bootstrap-token.ts': [['bootstrap-token'], 'its attestor'],
+  'runner/evidence/bootstrap-token.ts': [['bootstrap-token'], 'its variable, the help, and its evidence'],
+  'runner/command.ts': [['bootstrap-token'], 'the help: the mode where nothing is given'],
+  'cli/edge/demo.ts': [['bootstrap-token'], 'the mode of the demo'],
+
+  'trust/modes/runner-token.ts': [['runner-token'], 'what the trust file says of it'],
+  'worker/attestors/runner-token.ts': [['runner-token'], 'its attestor'],
+  'runner/evidence/runner-token.ts': [['runner-token', 'kubernetes'], 'its variables, and the help for both tokens'],
+  'worker/enrollment/name-runner.ts': [['runner-token', 'kubernetes'], 'the token that is sent tells which'],
+
+  'trust/modes/aws-sts.ts': [['aws-sts'], 'what the trust file says of it'],
+  'worker/attestors/aws-sts.ts': [['aws-sts'], 'its attestor'],
+  'worker/attestors/aws/arn.ts': [['aws-sts'], 'the claims that the attestor gives'],
+  'runner/evidence/aws-sts.ts': [['aws-sts'], 'its variables, their help, and its evidence'],
+  'trust/file.ts': [['aws-sts', 'kubernetes'], 'their fields'],
+  'trust/compile.ts': [['aws-sts', 'kubernetes'], 'their mappings'],
+
+  'trust/modes/kubernetes.ts': [['kubernetes'], 'what the trust file says of the three'],
+  'trust/issuer.ts': [KUBERNETES, 'the issuer of a cluster tells which'],
+  'worker/attestors/kubernetes.ts': [KUBERNETES, 'their attestor'],
+  'worker/attestors/workload-claims.ts': [['kubernetes'], 'the claims that the attestor gives'],
+  'runner/evidence/kubernetes.ts': [[...KUBERNETES, 'runner-token'], 'their evidence; a file may hold either token'],
+  ...rowsOf(
+    [
+      'trust/clusters.ts',
+      'worker/keysets/directory.ts',
+      'worker/keysets/key-directory.ts',
+      'worker/keysets/lookup.ts',
+      'worker/keysets/snapshot.ts',
+      'worker/keysets/jwks/fetch.ts',
+    ],
+    ['kubernetes'],
+    'the type of a cluster',
+  ),
+
+  'trust/modes/provisioned.ts': [['provisioned'], 'what the trust file says of it'],
+  'cli/ca-issue.ts': [['provisioned'], 'the command that issues its certificates'],
+  ...rowsOf(
+    ['runner/config.ts', 'runner/renewal/boot.ts', 'runner/renewal/provisioned-watch.ts'],
+    ['provisioned'],
+    'they import the reader of its certificate',
+  ),
+
+  'worker/attestors/mtls-renewal.ts': [[RENEWAL], 'its attestor'],
+  'worker/enrollment/enroll.ts': [[RENEWAL], 'chooses between enrollment and renewal'],
+  'runner/renewal/enroll-client.ts': [[RENEWAL], 'its evidence'],
 }
 
-test('a mode is named in its row, its files and the registries alone', () => {
-  const naming = files.filter(({ text }) => text.includes('aws-sts')).map(({ path }) => path)
-  expect(naming.toSorted()).toEqual(Object.keys(NAMING_AWS).toSorted())
+/**
+ * `kubernetes` and `provisioned` are words of their own: they count in quotes, as the name of a file, as a key of a
+ * table, and, where a runner can be configured so, before a colon as in the help.
+ */
+function isNamed(mode: string, text: string): boolean {
+  if (mode.includes('-')) return text.includes(mode)
+  const help = CONFIGURABLE_MODES.some((name) => name === mode) ? `|\\b${mode}:` : ''
+  return new RegExp(`['"\`]${mode}['"\`]|/${mode}\\.ts'|^ {2}${mode}[:,]${help}`, 'm').test(text)
+}
+
+test('a mode is named in its row, its files, the registries, and where it is said why', () => {
+  const namingOf = (isOne: (mode: string) => boolean) => [...ALL, RENEWAL].filter(isOne)
+  const found = files.map(({ path, text }) => [path, namingOf((mode) => isNamed(mode, text))] as const)
+  const listed = Object.entries(NAMING).map(
+    ([path, [modes]]) => [path, namingOf((mode) => modes.includes(mode))] as const,
+  )
+  expect(Object.fromEntries(found.filter(([, modes]) => modes.length > 0))).toEqual(Object.fromEntries(listed))
 })
 
 test('the deployed Worker is not the one that development uses', () => {
