@@ -18,6 +18,7 @@ export interface LeafVerifier {
 }
 
 export interface RenewalProof {
+  readonly mode: 'mtls-renewal'
   readonly leaf: Leaf
 }
 
@@ -37,6 +38,6 @@ export const mtlsRenewal = ({ verify, renewalRefusal }: LeafVerifier): Attestor<
       return refuse('renewal_signature', { claimed })
     }
     const refusal = renewalRefusal(verified.value, now)
-    return refusal === null ? ok({ leaf }) : refuse(refusal.reason, { ...refusal, claimed })
+    return refusal === null ? ok({ mode: 'mtls-renewal', leaf }) : refuse(refusal.reason, { ...refusal, claimed })
   },
 })

@@ -1,21 +1,12 @@
 // The steps of an enrollment and of a renewal, in their order:
 // bounds → shape → CSR and nonce → appraise → authorize and reserve → issue → answer.
 
-import {
-  type EnrollAnswer,
-  type EnrollRequest,
-  type Evidence,
-  parseEnrollRequest,
-  parseEvidence,
-} from '../../protocol/enroll.ts'
+import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidence } from '../../protocol/enroll.ts'
 import { nonceIsBoundTo } from '../../protocol/nonce.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import type { Fields } from '../../protocol/shape.ts'
 import type { Json } from '../../protocol/strict-json.ts'
 import { rfc3339, toEpochSeconds } from '../../protocol/time.ts'
-import type { Appraisal, Attestor } from '../attestors/attestor.ts'
-import type { RenewalProof } from '../attestors/mtls-renewal.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
@@ -25,22 +16,20 @@ import { type Caller, type Facts, recorded } from './event.ts'
 import { type Issuance, type Reserved, reserveEnrollment, reserveRenewal } from './reserve.ts'
 
 /** `body`: parsed JSON within the bounds of `http/bounds.ts`, or why there is none. */
-export async function enroll(deps: Dependencies, caller: Caller, body: Outcome<Json>): Promise<Outcome<EnrollAnswer>> {
-  const issued = await recorded(
+export const enroll = (deps: Dependencies, caller: Caller, body: Outcome<Json>): Promise<Outcome<EnrollAnswer>> =>
+  recorded(
     deps,
     caller,
     (facts) => steps(deps, caller, body, facts),
-    ({ granted }) => granted,
+    ({ mode }) => (mode === 'mtls-renewal' ? 'renewed' : 'enrolled'),
   )
-  return issued.ok ? ok(issued.value.answer) : issued
-}
 
-interface Issued {
-  readonly granted: Procedure['granted']
-  readonly answer: EnrollAnswer
-}
-
-async function steps(deps: Dependencies, caller: Caller, body: Outcome<Json>, facts: Facts): Promise<Outcome<Issued>> {
+async function steps(
+  deps: Dependencies,
+  caller: Caller,
+  body: Outcome<Json>,
+  facts: Facts,
+): Promise<Outcome<EnrollAnswer>> {
   const now = toEpochSeconds(caller.at)
   if (!body.ok) return body
 
@@ -49,9 +38,9 @@ async function steps(deps: Dependencies, caller: Caller, body: Outcome<Json>, fa
   const request = shaped.value
   facts.instanceId = request.instanceId
   const { mode, fields } = request.attestation
-  const procedure = procedureOf(deps, mode)
-  if (procedure === null) return refuse('mode_unknown', { detail: 'attestation.mode is none that this door takes' })
-  const evidence = parseEvidence(procedure.fields, fields)
+  const attestor = isMode(deps.attestors, mode) ? deps.attestors[mode] : undefined
+  if (attestor === undefined) return refuse('mode_unknown', { detail: 'attestation.mode is none that this control plane takes' })
+  const evidence = parseEvidence(attestor.fields, fields)
   if (!evidence.ok) return evidence
   facts.mode = mode
 
@@ -60,55 +49,23 @@ async function steps(deps: Dependencies, caller: Caller, body: Outcome<Json>, fa
 
   const authority = await deps.authority()
   if (!authority.ok) return authority
+  const reservedIds = mode === 'mtls-renewal' ? ok(null) : await deps.checkReservedIds()
+  if (!reservedIds.ok) return reservedIds
+
+  const proof = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
+  if (!proof.ok) return proof
+
   const issuance: Issuance = { authority: authority.value, csr: csr.value, now }
-  const appraisal: Appraisal = { now, challengeNonce: request.challengeNonce }
-  const reserved = await procedure.reserve(evidence.value, appraisal, issuance, facts)
+  const reserved =
+    proof.value.mode === 'mtls-renewal'
+      ? await reserveRenewal(deps, issuance, proof.value.leaf, facts)
+      : await reserveEnrollment(deps, issuance, proof.value, facts)
   if (!reserved.ok) return reserved
   const { enrollmentId, serial, spiffeId } = reserved.value
   Object.assign(facts, { enrollmentId, serial, spiffeId })
 
-  return ok({ granted: procedure.granted, answer: await issueReserved(issuance, reserved.value) })
+  return ok(await issueReserved(issuance, reserved.value))
 }
-
-/** The steps in which an enrollment and a renewal differ. */
-interface Procedure {
-  readonly granted: 'enrolled' | 'renewed'
-  /** Of its evidence. */
-  readonly fields: Fields
-  /** Appraises the evidence, authorizes, and puts the certificate on record. */
-  readonly reserve: (
-    evidence: Evidence<Fields>,
-    appraisal: Appraisal,
-    issuance: Issuance,
-    facts: Facts,
-  ) => Promise<Outcome<Reserved>>
-}
-
-/** Null: there is no such mode. */
-function procedureOf(deps: Dependencies, mode: string): Procedure | null {
-  if (!isMode(deps.attestors, mode)) return null
-  return mode === 'mtls-renewal' ? renewalBy(deps, deps.attestors[mode]) : enrollmentBy(deps, deps.attestors[mode])
-}
-
-const enrollmentBy = (deps: Dependencies, attestor: Attestor): Procedure => ({
-  granted: 'enrolled',
-  fields: attestor.fields,
-  async reserve(evidence, appraisal, issuance, facts) {
-    const reservedIds = await deps.checkReservedIds()
-    if (!reservedIds.ok) return reservedIds
-    const claims = await attestor.appraise(evidence, appraisal)
-    return claims.ok ? reserveEnrollment(deps, issuance, claims.value, facts) : claims
-  },
-})
-
-const renewalBy = (deps: Dependencies, attestor: Attestor<Fields, RenewalProof>): Procedure => ({
-  granted: 'renewed',
-  fields: attestor.fields,
-  async reserve(evidence, appraisal, issuance, facts) {
-    const proof = await attestor.appraise(evidence, appraisal)
-    return proof.ok ? reserveRenewal(deps, issuance, proof.value.leaf, facts) : proof
-  },
-})
 
 /** Only the registry's own names are modes: `constructor` is none. */
 const isMode = (attestors: Attestors, name: string): name is keyof Attestors => Object.hasOwn(attestors, name)

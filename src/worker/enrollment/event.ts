@@ -44,20 +44,19 @@ export function noteLeaf(facts: Facts, { tenant, source, enrollmentId, serial, s
 
 /**
  * Runs the steps of one request and records their outcome. A refusal counts against the client's address. An exception
- * is a refusal too: `storage_unavailable` for an outage, else `internal`. `granted` names the outcome of steps that
- * were granted, by what they gave.
+ * is a refusal too: `storage_unavailable` for an outage, else `internal`. `granted` names the outcome of granted steps.
  */
 export async function recorded<T>(
   deps: Dependencies,
   caller: Caller,
   steps: (facts: Facts) => Promise<Outcome<T>>,
-  granted: (value: T) => Granted,
+  granted: (facts: Facts) => Granted,
 ): Promise<Outcome<T>> {
   const facts: Facts = {}
   try {
     const result = await steps(facts)
     if (!result.ok) return await refused(deps, caller, result.error, facts)
-    recordGrant(deps, caller, granted(result.value), facts)
+    recordGrant(deps, caller, granted(facts), facts)
     return result
   } catch (error) {
     recordBug(caller, error)
