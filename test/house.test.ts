@@ -1,4 +1,4 @@
-// The rules of the house: which room may import which, which package lives where, what no file may hold.
+// Tests the rules of the source tree: which room may import which, where each package is used, what no file may hold.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -152,8 +152,9 @@ const packageOf = (specifier: string): string =>
     .join('/')
 
 const files = sources()
+const testFiles = sources(join(ROOT, 'test'))
 /** Whoever may use what `src` exports. */
-const users = [...files, ...sources(join(ROOT, 'test')), ...sources(join(ROOT, 'bench'))]
+const users = [...files, ...testFiles, ...sources(join(ROOT, 'bench'))]
 
 const wordsOf = (name: string): string[] =>
   name
@@ -171,7 +172,7 @@ const codeOf = (text: string): string =>
     .replace(/(^|\s)\/\/.*$/gm, '$1')
     .replace(/'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`/g, "''")
 
-test('there is a house to look at', () => {
+test('there are source files to look at', () => {
   expect(files.length).toBeGreaterThan(20)
 })
 
@@ -295,7 +296,7 @@ test('what decides knows no pattern', () => {
   expect(faults((file) => deciding(file, patterns))).toEqual([])
 })
 
-test('what decides is told the time', () => {
+test('code that decides gets the time passed in', () => {
   const clocks = files.flatMap((file) =>
     deciding(file, ({ text }) => codeOf(text).match(/\bDate\.now\b|\bnew Date\(\)/g) ?? []).map(
       (clock) => [file.path, clock] as const,
@@ -308,6 +309,11 @@ test('what decides is told the time', () => {
 const tests = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' }).filter((path) =>
   path.endsWith('.test.ts'),
 )
+
+test('a test file, fixture or fake opens with a comment that says what it tests or provides', () => {
+  const silent = testFiles.filter(({ text }) => !/^\/\/ \S/.test(text)).map(({ path }) => path)
+  expect(silent).toEqual([])
+})
 
 test('no two test files have one name', () => {
   const names = tests.map((path) => basename(path))

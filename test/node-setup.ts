@@ -1,4 +1,4 @@
-// Before each test file in Node: what the file leaves open is closed after it.
+// Runs before each test file in Node: closes after the file what it left open.
 import { afterAll } from 'vitest'
 import { closeAll } from './end-to-end/processes.ts'
 

@@ -1,4 +1,4 @@
-// Two projects: what runs in the Worker is tested in workerd, the runner and the CLI in Node.
+// Two projects: tests of the Worker run in workerd, those of the runner and the CLI in Node.
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'

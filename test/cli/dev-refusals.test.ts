@@ -1,4 +1,4 @@
-// What `muster dev` refuses to start with.
+// Tests that `muster dev` refuses to start on a taken port or with a broken trust file.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// `muster dev` as a process: its first line, its end, its state.
+// Tests `muster dev` as a process: its first line, its end, its state.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// The keywords of JSON Schema that the schema of the trust file uses, for tests. An unknown keyword throws.
+// Evaluates the keywords of JSON Schema that the schema of the trust file uses. An unknown keyword throws.
 
 type Schema = Readonly<Record<string, unknown>>
 

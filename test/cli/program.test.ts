@@ -1,4 +1,4 @@
-// What every command has in common: how it refuses, and what its help says.
+// Tests what every command has in common: its help, and how it refuses wrong arguments.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

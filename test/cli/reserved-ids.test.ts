@@ -1,4 +1,4 @@
-// `muster trust check` as the deploy check of reserved runner IDs; and bans that would ban nobody.
+// Tests `muster trust check` for reserved runner IDs, and the refusal of bans that match no runner.
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// Trust files as operators got them wrong, or nearly: each is taken, or refused at the place where the mistake stands.
+// Tests trust files with mistakes that operators make: each loads, or is refused with the place of the mistake.
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'

@@ -1,4 +1,4 @@
-// `muster trust` as an operator uses it, and as wrangler does before a deploy.
+// Tests `muster trust` as an operator runs it, and as wrangler does before a deploy.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The Worker's bundle as `wrangler deploy` makes it: how large it is, and what its start evaluates.
+// Tests the Worker's bundle as `wrangler deploy` makes it: its size, and which modules are evaluated at its start.
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { build, type Metafile, stop } from 'esbuild'

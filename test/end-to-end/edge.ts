@@ -1,4 +1,4 @@
-// Starts local edges for tests from outside: in this process, which is quick, or as `muster dev`. Not a test itself.
+// Starts local edges for end-to-end tests: in this process, which is quick, or as `muster dev`. Not a test itself.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The main job from outside: a local edge, the CLI, a runner's request over TLS, and OpenSSL as the judge.
+// Tests an enrollment end to end: a local edge, the CLI, a runner's request over TLS; OpenSSL verifies the certificate.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -90,7 +90,7 @@ describe('explain', () => {
       token_expired: expired.token,
       token_unknown: `muster_bt_${'A'.repeat(43)}`,
     }
-    const told = await Promise.all(
+    const answers = await Promise.all(
       Object.entries(tokens).map(async ([reason, token]) => {
         const { requestId, serverTime: _, ...rest } = problem(await enroll(await makeRequester(), token))
         const explained = await edge.muster('explain', requestId, '--json')
@@ -98,7 +98,7 @@ describe('explain', () => {
         return JSON.stringify(rest)
       }),
     )
-    expect(new Set(told).size).toBe(1)
+    expect(new Set(answers).size).toBe(1)
   })
 
   test('of an unknown id is one line and exit 1', async () => {

@@ -1,4 +1,4 @@
-// Runners as a test plays them against a local edge: enroll, renew, connect over real TLS. Not a test itself.
+// A client that enrolls, renews and connects at a local edge over real TLS. Not a test itself.
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'undici'
 import { WebSocket } from 'ws'

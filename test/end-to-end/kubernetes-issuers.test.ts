@@ -1,4 +1,4 @@
-// Kubernetes tokens from outside: a local edge with its real objects, KV and cron, and issuers behind real HTTP.
+// Tests Kubernetes tokens end to end: a local edge with its Durable Objects, KV and cron, and issuers over real HTTP.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../fakes/issuer.ts'
@@ -78,7 +78,7 @@ test('a cluster file as it stands lets a node in, by a key set that comes compre
   expect([...issuers.eks.asked.values()]).toEqual([1, 1])
 })
 
-test('the Connect door names the same node', async () => {
+test('the Connect endpoint answers the same runner ID', async () => {
   const response = await fetch(`${edge.url}/muster.runner.v1.RunnerService/Enroll`, {
     method: 'POST',
     body: '{}',

@@ -1,4 +1,4 @@
-// Processes and edges that tests start: none outlives the test file that started it, however that ends.
+// Starts processes and edges for tests, and ends them with the test file that started them, however it ends.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 

@@ -1,4 +1,4 @@
-// Makes certificates and CSRs as others would, good and bad: with the library, or octet by octet where no library would.
+// Makes valid and invalid certificates and CSRs: with the library, or octet by octet where the library would refuse.
 import 'reflect-metadata'
 import {
   AuthorityKeyIdentifierExtension,

@@ -72,7 +72,7 @@ export class FakeControlPlane {
     spoil: (answer) => answer,
   }
   enrollmentId = ''
-  /** Called with each socket when it has said hello; default: it is told that it is ready. */
+  /** Called with each socket when it has said hello; default: it is answer that it is ready. */
   onHello: (socket: WebSocket) => void = (socket) => this.sendReady(socket)
   url = ''
   readonly #authority: Authority
@@ -143,8 +143,8 @@ export class FakeControlPlane {
   /** What a runner under test is answered, without HTTP. */
   async answer(request: SeenRequest, response: ServerResponse): Promise<FakeAnswer | 'taken'> {
     this.requests.push(request)
-    const told = this.next.shift()?.(request, response) ?? this.respond(request, response)
-    if (told !== undefined) return told
+    const answer = this.next.shift()?.(request, response) ?? this.respond(request, response)
+    if (answer !== undefined) return answer
     if (request.path === '/api/tunnel/challenge') {
       const expiresAt = rfc3339(toEpochSeconds(epochMilliseconds(Date.now() + 30_000)))
       return { status: 200, body: JSON.stringify({ challenge: 'challenge', expiresAt }) }

@@ -1,5 +1,5 @@
-// A forward proxy on loopback that knows CONNECT alone, over http or TLS, and certificates of their own for it and for
-// what is behind it.
+// A forward proxy on loopback that knows CONNECT alone, over http or TLS, with certificates for itself and for the
+// servers behind it.
 
 import 'reflect-metadata'
 import { createServer, type IncomingMessage, type Server } from 'node:http'
@@ -68,8 +68,8 @@ export class ForwardProxy {
     })
     server.on('connect', (request, socket) => {
       const [, credentials = ''] = request.headers['proxy-authorization']?.split(' ') ?? []
-      const shown = credentials === '' ? '' : ` ${Buffer.from(credentials, 'base64')}`
-      this.asked.push(`${request.url}${shown}`)
+      const suffix = credentials === '' ? '' : ` ${Buffer.from(credentials, 'base64')}`
+      this.asked.push(`${request.url}${suffix}`)
       socket.on('error', () => {})
       if (this.answer !== null) return this.answer(socket as Socket, request)
       const through = connect(target, '127.0.0.1', () => {

@@ -1,4 +1,4 @@
-// The fake issuer behind a real HTTP server on loopback, for tests that go over the network. Node only.
+// Serves the fake issuer over HTTP on loopback, for tests that use the network. Node only.
 import { createServer } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { closeServer, listen } from '../../src/node/server.ts'

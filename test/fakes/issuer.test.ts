@@ -1,4 +1,4 @@
-// The fake issuer is what it says: other tests lean on it.
+// Tests the fake issuer, which other tests rely on.
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { expect, test } from 'vitest'
 import { fetchFrom, makeIssuer, makeIssuerKey } from './issuer.ts'

@@ -1,5 +1,5 @@
-// An OIDC issuer as a Kubernetes API server is one: signs real tokens, publishes its keys, misbehaves on demand,
-// counts what it is asked. Works in workerd and in Node; issuer-server.ts puts it behind HTTP.
+// A fake OIDC issuer as of a Kubernetes API server: signs real tokens, publishes its keys, misbehaves on demand and
+// counts its requests. Works in workerd and in Node; issuer-server.ts puts it behind HTTP.
 import { CompactSign, type CryptoKey, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose'
 
 export type IssuerAlgorithm = 'RS256' | 'ES256'

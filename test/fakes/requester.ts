@@ -1,4 +1,5 @@
-// Makes what a runner sends: a key, a key-bound nonce and a CSR, by a library that the Worker's reader does not use.
+// Makes the parts of an enrollment request: a key, a key-bound nonce and a CSR, by a library that the Worker's reader
+// does not use.
 import 'reflect-metadata'
 import * as x509 from '@peculiar/x509'
 import { makeNonce } from '../../src/protocol/nonce.ts'

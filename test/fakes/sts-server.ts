@@ -1,4 +1,4 @@
-// The fake STS on a loopback port, for whatever speaks HTTP to it. Node only.
+// Serves the fake STS over HTTP on loopback. Node only.
 
 import { createServer } from 'node:http'
 import { closeServer, listen } from '../../src/node/server.ts'

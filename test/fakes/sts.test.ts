@@ -1,3 +1,4 @@
+// Tests the fake STS and its SigV4 against AWS’s published vectors and another signer.
 import { AwsV4Signer } from 'aws4fetch'
 import { expect, test } from 'vitest'
 import { epochMilliseconds } from '../../src/protocol/time.ts'

@@ -1,4 +1,4 @@
-// A compiled trust file for tests, to be changed in part.
+// Compiled trust files for tests: a default one, which a test changes in part.
 import { hours, minutes, seconds } from '../../src/protocol/time.ts'
 import type { CompiledTrust } from '../../src/trust/compiled.ts'
 import type { Cluster } from '../../src/trust/modes/kubernetes.ts'

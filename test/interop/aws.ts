@@ -127,14 +127,14 @@ async function enrollAll(check: Check, edge: RunningEdge, keys: Keys): Promise<v
     )
   }
   await check('no line of the log holds a session token, a signature or an access key', async () => {
-    const told = edge.lines.join('\n')
+    const logged = edge.lines.join('\n')
     for (const { sessionToken = 'Signature=', accessKeyId } of Object.values(keys)) {
-      assert.equal(told.includes(sessionToken) || told.includes(accessKeyId), false)
+      assert.equal(logged.includes(sessionToken) || logged.includes(accessKeyId), false)
     }
   })
 }
 
-/** The caller is told one sentence, and the operator the reason. */
+/** The caller gets one sentence, and the operator the reason. */
 async function refused(edge: RunningEdge, sign: Signer, credentials: AwsCredentials, reason: string): Promise<void> {
   const { status, answer } = await enroll(edge, sign, credentials)
   assert.deepEqual([status, answer.code], [401, 'attestation_invalid'], JSON.stringify(answer))

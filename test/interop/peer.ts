@@ -1,4 +1,4 @@
-// What a peer is to the runner of peers, and what peers have in common: a cache folder and programs that they start.
+// The interface of an interop peer, and what peers share: a cache folder and the programs that they start.
 
 import { execFile, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// A file that is written whole or not at all, and what is left of it where that fails.
+// Tests that a file is written whole or not at all, and what a failed write leaves behind.
 
 import {
   mkdirSync,

@@ -1,4 +1,5 @@
-// What leaves by the agent: real proxies on loopback, real TLS behind them, node:https, ws and the AWS SDK through both.
+// Tests requests through the proxy agent: real proxies on loopback with real TLS behind them, used by node:https, ws
+// and the AWS SDK.
 
 import dns, { type LookupAddress, type LookupOptions } from 'node:dns'
 import { once } from 'node:events'
@@ -15,7 +16,7 @@ import { directly, ForwardProxy, rulesOf, type SelfSigned, selfSigned } from '..
 
 const never = new AbortController().signal
 
-/** Answers with the server name that it was asked for, and whether it was shown a certificate. */
+/** Answers with the server name that it was asked for, and whether the client sent a certificate. */
 let target: ReturnType<typeof createTlsServer>
 let targetPort = 0
 let behind: SelfSigned
@@ -30,8 +31,8 @@ beforeAll(async () => {
   stranger = await selfSigned({ type: 'dns', value: 'runner' })
   target = createTlsServer({ ...behind, requestCert: true, rejectUnauthorized: false }, (request, response) => {
     const socket = request.socket as TLSSocket
-    const shown = Object.keys(socket.getPeerCertificate()).length > 0
-    response.end(JSON.stringify({ sni: socket.servername, shown, host: request.headers.host }))
+    const clientCertificate = Object.keys(socket.getPeerCertificate()).length > 0
+    response.end(JSON.stringify({ sni: socket.servername, clientCertificate, host: request.headers.host }))
   })
   const tunnels = new WebSocketServer({ noServer: true })
   target.on('upgrade', (request, socket, head) =>
@@ -98,7 +99,11 @@ describe.each([
   ['https', () => secureProxy, tlsProxy],
 ] as const)('through an %s proxy', (_scheme, used, env) => {
   test('a request reaches its target with its own server name', async () => {
-    expect(await ask('https://far.test:8443/', env())).toEqual({ sni: 'far.test', shown: false, host: 'far.test:8443' })
+    expect(await ask('https://far.test:8443/', env())).toEqual({
+      sni: 'far.test',
+      clientCertificate: false,
+      host: 'far.test:8443',
+    })
     expect(used().asked).toEqual(['far.test:8443'])
   })
 
@@ -135,11 +140,11 @@ describe.each([
   test('a client certificate is for the target alone', async () => {
     const client = { certificate: stranger.cert, key: stranger.key }
     const agent = new ProxyAgent({ ...outgoing(env()), client })
-    const shown = await new Promise<string>((resolve, reject) => {
+    const answer = await new Promise<string>((resolve, reject) => {
       const options: RequestOptions = { host: 'far.test', agent }
       get(options, (response) => response.setEncoding('utf8').once('data', resolve)).on('error', reject)
     })
-    expect(JSON.parse(shown)).toMatchObject({ shown: true })
+    expect(JSON.parse(answer)).toMatchObject({ clientCertificate: true })
     expect(used().serverNames.every((name) => name === 'localhost')).toBe(true)
   })
 
@@ -215,10 +220,10 @@ describe('the hop that fails is named', () => {
     [403, 'refused CONNECT with 403'],
     [502, 'refused CONNECT with 502'],
     [302, 'refused CONNECT with 302'],
-  ])('a proxy that answers CONNECT with %i', async (status, told) => {
+  ])('a proxy that answers CONNECT with %i', async (status, expected) => {
     proxy.answer = (socket) => socket.end(`HTTP/1.1 ${status} No\r\nlocation: https://x\r\n\r\n{"hush":1}`)
     expect(await ask('https://far.test/', plainProxy('u:hush@'))).toBe(
-      `far.test: the proxy 127.0.0.1:${proxy.port} (HTTPS_PROXY) ${told}`,
+      `far.test: the proxy 127.0.0.1:${proxy.port} (HTTPS_PROXY) ${expected}`,
     )
   })
 
@@ -262,7 +267,7 @@ describe('this machine is never asked through a proxy', () => {
     expect(proxy.asked).toEqual([])
   })
 
-  test('by plain http, even where Node itself is told to use the proxy', async () => {
+  test('by plain http, even where Node itself is set to use the proxy', async () => {
     const port = await listen(createServer((_request, response) => response.end('{"here":true}')))
     const restore = setGlobalProxyFromEnv(everything())
     try {
@@ -279,7 +284,7 @@ test('without a proxy the target is reached directly, its trailing dot only for 
   expect(looked).toEqual(['far.test.'])
 })
 
-test('a header that cannot be sent is told without its value', async () => {
+test('the error for a header that cannot be sent leaves out its value', async () => {
   const sent = { method: 'GET', headers: { authorization: 'hush\n' }, timeout: 1000, limit: 1024 } as const
   const answer = await exchange(new URL('http://127.0.0.1:9/'), directly, sent)
   expect(answer).toEqual({ ok: false, error: '127.0.0.1:9: Invalid character in header content ["authorization"]' })

@@ -1,4 +1,4 @@
-// Which proxy the environment names for a connection.
+// Tests which proxy the environment names for a connection.
 
 import { describe, expect, test } from 'vitest'
 import { isLoopback, proxyFor, proxyRules } from '../../src/node/proxy-rules.ts'

@@ -1,3 +1,4 @@
+// Tests the DER reader and the DER writer, alone and against each other.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { bitsOf, oidOf, parseDer, smallIntegerOf, TAG } from '../../src/protocol/der.ts'

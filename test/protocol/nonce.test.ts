@@ -1,3 +1,4 @@
+// Tests that a nonce is bound to the one key that it was made for.
 import { expect, test } from 'vitest'
 import { makeNonce, NONCE_CHARACTERS, nonceIsBoundTo } from '../../src/protocol/nonce.ts'
 

@@ -1,4 +1,4 @@
-// What both sides say: JSON, base64url, ids, shapes, problem documents.
+// Tests what runner and control plane share: JSON, base64url, ids, shapes, problem documents.
 
 import fc from 'fast-check'
 import * as v from 'valibot'
@@ -231,7 +231,7 @@ describe('the shape of a request', () => {
 
 describe('problem documents', () => {
   test.each(Object.keys(REASONS) as Reason[])(
-    'the reason %s is told as a problem with its code and a status of its own range',
+    'the reason %s becomes a problem with its code and a status of its own range',
     (reason) => {
       const { problem, retryAfter } = problemOf({ reason }, 'id', epochSeconds(1_767_225_600))
       expect(problem).toMatchObject({
@@ -246,14 +246,14 @@ describe('problem documents', () => {
     },
   )
 
-  test('every failed attestation is told with the same words, whatever its reason and detail', () => {
-    const told = (Object.keys(REASONS) as Reason[])
+  test('every failed attestation gets the same problem text, whatever its reason and detail', () => {
+    const details = (Object.keys(REASONS) as Reason[])
       .filter((reason) => REASONS[reason].code === 'attestation_invalid')
       .map((reason) =>
         JSON.stringify(problemOf({ reason, detail: 'secret', claimed: { a: 'b' } }, 'id', epochSeconds(0))),
       )
-    expect(told.length).toBeGreaterThan(20)
-    expect(new Set(told).size).toBe(1)
+    expect(details.length).toBeGreaterThan(20)
+    expect(new Set(details).size).toBe(1)
   })
 })
 
@@ -266,6 +266,6 @@ test.each([
   ['\u009b', false],
   ['\ud800', false],
   ['\u2028', false],
-] as const)('whether %j can be shown: %s', (text, shown) => {
-  expect(isPrintable(text)).toBe(shown)
+] as const)('whether %j is printable: %s', (text, printable) => {
+  expect(isPrintable(text)).toBe(printable)
 })

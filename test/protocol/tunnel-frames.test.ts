@@ -1,3 +1,4 @@
+// Tests the parsers of tunnel frames, of the Client-Cert header and of the proof of a challenge.
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { TUNNEL_FRAME_BYTES } from '../../src/protocol/limits.ts'

@@ -1,5 +1,5 @@
-// What a runner says of its configuration: every message to the byte, every mistake at once, every accident of an env
-// file either read in its one sense or named.
+// Tests how a runner reads its configuration: the exact text of every message, all mistakes reported at once, and each
+// quirk of an env file either read in its one sense or named.
 
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -454,7 +454,7 @@ describe('accidents of env files', () => {
     ])
   })
 
-  test('every mistake of the arguments is told at once, and no value quoted', () => {
+  test('every mistake of the arguments is reported at once, and no value quoted', () => {
     const args = ['--bogus', '--also=secret', 'muster_rt_secret', '--runner-id', 'a', '--mount', '/a', '--runner-id=b']
     expect(readArguments([...args, '--mount=/b', '--json=secret', '-x', '--token-file'])).toEqual({
       mounts: ['/a', '/b'],

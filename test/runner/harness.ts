@@ -1,4 +1,4 @@
-// Runs a runner in this process against a fake control plane, with time that only passes when told. Not a test itself.
+// Runs a runner in this process against a fake control plane, with a fake clock. Not a test itself.
 
 import { generateKeyPairSync } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
@@ -170,8 +170,8 @@ export class Harness {
     await this.dialing()
     this.#pending -= 1
     await turn()
-    const told = this.dials.shift()
-    if (told !== undefined) return told
+    const scripted = this.dials.shift()
+    if (scripted !== undefined) return scripted
     const socket = new FakeSocket(identity)
     this.sockets.push(socket)
     return ok(socket)

@@ -1,4 +1,4 @@
-// What the package holds: JavaScript that runs without the checkout, small and quick enough to be on every machine.
+// Tests the npm package: it runs without the checkout, in little memory, and exports the runner as a library.
 
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'

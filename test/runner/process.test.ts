@@ -1,4 +1,4 @@
-// `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
+// Tests `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
 
 import type { ChildProcess } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
@@ -223,7 +223,7 @@ async function silent(): Promise<[url: string, connected: (count: number) => Pro
   return [`http://127.0.0.1:${(server.address() as AddressInfo).port}`, connected]
 }
 
-describe('against a control plane that is told what to do', () => {
+describe('against a fake control plane with scripted answers', () => {
   let plane: FakeControlPlane
   beforeAll(async () => {
     plane = await FakeControlPlane.start()
@@ -281,7 +281,7 @@ describe('against a control plane that is told what to do', () => {
     expect(runner.text.join('\n')).not.toContain('hush')
   })
 
-  test('the metadata endpoint of the machine is asked directly, even where Node itself is told to use a proxy', async () => {
+  test('the metadata endpoint of the machine is asked directly, even where Node itself is set to use a proxy', async () => {
     const asked: string[] = []
     const server = createHttpServer((request, response) => {
       asked.push(request.url ?? '')

@@ -1,4 +1,4 @@
-// The trust file: what loads, and that every mistake is named with its place. Each case is one an operator made.
+// Tests the compiler of the trust file: what loads, and that every mistake is named with its place.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { err, ok } from '../../src/protocol/result.ts'

@@ -1,4 +1,4 @@
-// Who a proven identity is: the trust file names the tenant, exactly, and nobody else does.
+// Tests which tenant the trust file gives to a proven identity.
 import { expect, test } from 'vitest'
 import { seconds } from '../../src/protocol/time.ts'
 import type { CompiledTrust } from '../../src/trust/compiled.ts'

@@ -1,4 +1,4 @@
-// Every test file in workerd starts on a migrated, empty database: the files share one workerd.
+// Runs before each test file in workerd: migrates and empties the database, since the files share one workerd.
 import { applyD1Migrations, type D1Migration, env } from 'cloudflare:test'
 import type { EnrollmentObject } from '../../src/worker/fleet/enrollment-object.ts'
 import type { KeyDirectory } from '../../src/worker/keysets/key-directory.ts'

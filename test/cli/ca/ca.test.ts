@@ -1,3 +1,4 @@
+// Tests `muster ca init`, `ca show` and `ca issue`.
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import {
   copyFileSync,
@@ -121,11 +122,11 @@ describe('muster ca show', () => {
   test('tells a pair with its certificates', async () => {
     const { code, stdout } = await muster('ca', 'show', '--dir', 'ca', '--json')
     expect(code).toBe(0)
-    const shown = JSON.parse(stdout)
-    expect(shown).toMatchObject({ dir: 'ca', pair: true, fault: null })
+    const printed = JSON.parse(stdout)
+    expect(printed).toMatchObject({ dir: 'ca', pair: true, fault: null })
     const root = new X509Certificate(read('ca', 'root.pem'))
-    expect(shown.certificates).toHaveLength(2)
-    expect(shown.certificates[1].fingerprint).toBe(root.fingerprint256.replaceAll(':', '').toLowerCase())
+    expect(printed.certificates).toHaveLength(2)
+    expect(printed.certificates[1].fingerprint).toBe(root.fingerprint256.replaceAll(':', '').toLowerCase())
     expect((await muster('ca', 'show', '--dir', 'ca')).stdout).toContain('are a pair')
   })
 
@@ -188,7 +189,7 @@ describe('muster ca show', () => {
 describe('muster ca issue', () => {
   const issue = (...args: string[]) => muster('ca', 'issue', '--dir', 'ca', ...SHARED, ...args)
 
-  test('writes a provisioned certificate that a door accepts, and records it', async () => {
+  test('writes a provisioned certificate that a control plane accepts, and records it', async () => {
     const made = await issue('--out', 'certs', '--tenant', 'acme', '--ttl', '720h', '--json')
     expect(made).toMatchObject({ code: 0, stderr: '' })
     const issued = JSON.parse(made.stdout)

@@ -1,4 +1,4 @@
-// OpenSSL as the judge of what the CA makes, and as a maker of what it must read.
+// Tests the CA commands against OpenSSL, which verifies what they make and makes what they must read.
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

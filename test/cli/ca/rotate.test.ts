@@ -1,3 +1,4 @@
+// Tests `muster ca rotate`: its steps, their order, and what a step that was cut off leaves.
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import fs, {
   chmodSync,

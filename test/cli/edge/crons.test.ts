@@ -1,4 +1,4 @@
-// When the local edge runs a cron job.
+// Tests when the local edge runs a cron job.
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { runCrons } from '../../../src/cli/edge/crons.ts'
 

@@ -1,4 +1,4 @@
-// A local edge whose Worker says what reached it, and requests to its ports. Not a test itself.
+// A local edge whose Worker echoes each request, and requests to its ports. Not a test itself.
 import { readFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'

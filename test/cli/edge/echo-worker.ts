@@ -1,4 +1,4 @@
-// A Worker that says what reached it, in the place of Muster behind the local edge.
+// A Worker behind the local edge that answers with the request it got. Not a test itself.
 import { behindLocalEdge } from '../../../src/worker/local-edge.ts'
 
 interface Env {

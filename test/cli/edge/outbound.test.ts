@@ -1,4 +1,4 @@
-// What the Worker asks of other hosts when the local edge answers in their place.
+// Tests requests of the Worker to other hosts where the local edge answers in their place.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'

@@ -1,4 +1,5 @@
-// What reaches the Worker through the two ports of the local edge, and what a client cannot make it believe.
+// Tests which headers and certificates reach the Worker through the two ports of the local edge, and that a client
+// cannot forge them.
 import 'reflect-metadata'
 import type { X509Certificate } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'

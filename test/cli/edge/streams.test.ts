@@ -1,4 +1,4 @@
-// Bodies and sockets through the two ports of the local edge.
+// Tests request bodies, response bodies and WebSockets through the two ports of the local edge.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'

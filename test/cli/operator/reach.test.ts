@@ -1,4 +1,4 @@
-// How commands reach a Muster and Cloudflare's API behind the operator's proxy.
+// Tests that commands reach a Muster and Cloudflare's API through the operator's proxy.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:https'
@@ -46,8 +46,8 @@ const show = (env: Readonly<Record<string, string>>) =>
   spawnMuster(['ca', 'show', '--url', 'https://far.test'], { env })
 
 test('ca show asks through it', async () => {
-  const shown = await show(behind())
-  expect(shown).toMatchObject({ code: 0, stdout: expect.stringContaining('Muster Root') })
+  const result = await show(behind())
+  expect(result).toMatchObject({ code: 0, stdout: expect.stringContaining('Muster Root') })
   expect(proxy.asked).toEqual(['far.test:443 u:hush'])
 })
 

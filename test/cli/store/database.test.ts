@@ -1,4 +1,4 @@
-// How commands reach the local D1: beside nothing, beside each other, and beside wrangler.
+// Tests how commands open the local D1: alone, beside each other, and beside wrangler.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// The deployed D1: what goes to Cloudflare's API, what comes back, and what is said where it does not answer as hoped.
+// Tests commands on the deployed D1: the requests to Cloudflare's API, its answers, and the messages when it fails.
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'

@@ -1,3 +1,4 @@
+// Tests how a runner gathers `aws-sts` evidence: from each source of AWS credentials, behind proxies, and on failure.
 import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -106,17 +107,17 @@ test('credentials of the environment sign the nonce, the session token and the c
   })
 })
 
-test('a standing key sends no session token', async () => {
-  const { sessionToken: _, ...standing } = key
+test('a long-term key sends no session token', async () => {
+  const { sessionToken: _, ...longTermKey } = key
   const evidence = await gatherAwsEvidence({
     region: 'sa-east-1',
     nonce,
     now,
     network: directly,
-    credentials: standing,
+    credentials: longTermKey,
   })
   expect(evidence.headers).not.toHaveProperty('x-amz-security-token')
-  await verify(evidence, standing)
+  await verify(evidence, longTermKey)
 })
 
 test('IMDSv2 is reached, and a later enrollment signs with refreshed credentials', async () => {
@@ -216,7 +217,7 @@ test('a container endpoint that never answers fails in time', async () => {
   )
 })
 
-test('an expired SSO session is told in the words of AWS', async () => {
+test('the error of an expired SSO session quotes AWS', async () => {
   writeFileSync(
     join(folder, 'config'),
     '[default]\nsso_account_id = 111122223333\nsso_role_name = Dev\nsso_region = us-east-1\nsso_start_url = https://example.awsapps.com/start\n',
@@ -339,7 +340,7 @@ describe('behind a proxy', () => {
     expect(refused + away).not.toContain('hush')
   })
 
-  test('a certificate that nobody here trusts is told, with the variable for it', async () => {
+  test('the error of an untrusted certificate names the variable that adds a CA', async () => {
     webIdentity()
     expect(await failure({ ...network, extraRoots: () => null })).toContain(
       'the certificate of AWS is not from a CA that this machine trusts (DEPTH_ZERO_SELF_SIGNED_CERT): if the CA is yours, set RUNNER_CA_PEM',

@@ -1,4 +1,4 @@
-// The library and OpenSSL as judges of the requests that a runner writes.
+// Tests a runner's CSRs against the library and OpenSSL.
 import 'reflect-metadata'
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

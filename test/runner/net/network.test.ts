@@ -1,4 +1,4 @@
-// The runner's own connections: what a real network does to them, TLS it trusts or not, proxies, and the tunnel's dial.
+// Tests the runner's connections: network failures, trusted and untrusted TLS, proxies, and the dial of the tunnel.
 
 import { EventEmitter } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'

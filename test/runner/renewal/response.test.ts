@@ -1,4 +1,4 @@
-// What a runner makes of the answers it gets: kept, refused or no answer at all.
+// Tests how a runner reads the control plane's answers: accepted, refused or retried.
 
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'

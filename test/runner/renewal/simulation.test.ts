@@ -1,5 +1,5 @@
-// A thousand days of a runner's life against a simulated control plane: outages, lost answers, suspensions, clocks set
-// wrong. The state machine is the real one; time is only counted.
+// Simulates a thousand days of a runner's lifecycle: outages, lost answers, suspensions, wrong clocks. The state
+// machine is the real one; control plane and time are simulated.
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'

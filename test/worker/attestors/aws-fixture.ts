@@ -1,4 +1,4 @@
-// What the tests of `aws-sts` have in common: a moment, two keys that exist, and evidence signed with them.
+// What the tests of `aws-sts` have in common: a fixed time, two known keys, and evidence signed with them.
 
 import { epochMilliseconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { awsSts } from '../../../src/worker/attestors/aws-sts.ts'

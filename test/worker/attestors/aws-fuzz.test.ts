@@ -1,3 +1,4 @@
+// Tests the parsers of the `aws-sts` attestor with random input: XML, Authorization, ARNs and headers.
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { claimsOf } from '../../../src/worker/attestors/aws/arn.ts'

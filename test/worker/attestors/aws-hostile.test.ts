@@ -1,3 +1,4 @@
+// Tests that manipulated `aws-sts` evidence is refused before anything is sent to STS.
 import { expect, test } from 'vitest'
 import type { Reason } from '../../../src/protocol/reasons.ts'
 import { GET_CALLER_IDENTITY } from '../../fakes/sts.ts'

@@ -1,3 +1,4 @@
+// Tests `aws-sts` evidence that is accepted, and which request the attestor sends to STS for it.
 import { expect, test } from 'vitest'
 import type { Reason } from '../../../src/protocol/reasons.ts'
 import { toEpochSeconds } from '../../../src/protocol/time.ts'
@@ -144,7 +145,7 @@ test.each<[string, Reason, () => Promise<Sent>]>([
   expect(calls).toHaveLength(1)
 })
 
-test('an expired session is told from a wrong key', async () => {
+test('an expired session and a wrong key have different reasons', async () => {
   const { reason } = await appraise(
     await sign(),
     fakeSts(() => now, [{ ...roleKey, expired: true }]),

@@ -1,4 +1,4 @@
-// What every attestor must hold to, whatever it proves. A mode's test file calls `attestorContract` and adds its own.
+// The tests that every attestor must pass. A mode's test file calls `attestorContract` and adds its own.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseEvidence } from '../../../src/protocol/enroll.ts'
@@ -91,7 +91,7 @@ export function attestorContract(mode: string, make: () => Promise<ContractSubje
       }
     })
 
-    test('every refusal is told in the same words', async () => {
+    test('every refusal has the same public text', async () => {
       const subject = await make()
       for (const evidence of spoiled(subject)) {
         const refusal = await refused(subject, evidence)

@@ -1,4 +1,4 @@
-// The two kinds of minted token, each held to the contract, and neither taken for the other.
+// Tests the attestors of the two kinds of minted token, and that neither accepts the other kind.
 import { describe, expect, test } from 'vitest'
 import { ok } from '../../../src/protocol/result.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'

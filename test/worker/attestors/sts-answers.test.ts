@@ -1,3 +1,4 @@
+// Tests how the `aws-sts` attestor reads the answers of STS: accepted, refused or an outage.
 import { expect, test } from 'vitest'
 import { STS_BODY_BYTES } from '../../../src/protocol/limits.ts'
 import type { Reason } from '../../../src/protocol/reasons.ts'
@@ -135,7 +136,7 @@ test.each<[string, string]>([
   expect(!result.ok && result.error.reason).toMatch(/^(sts_answer|aws_principal)$/)
 })
 
-test('a document that is cut off anywhere is an outage of the way, never an identity', async () => {
+test('a document that is cut off anywhere counts as an outage, never as an identity', async () => {
   const compact = file('ok/compact.xml')
   const start = compact.indexOf('<GetCallerIdentityResult>')
   for (let end = start; end < compact.length; end += 7) {

@@ -1,3 +1,4 @@
+// Tests which CA secrets load, what each fault says, and which validity a certificate gets.
 import 'reflect-metadata'
 import {
   BasicConstraintsExtension,

@@ -1,3 +1,4 @@
+// Tests the reader of certificate requests: which are accepted, and what is taken from them.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parsePem } from '../../../src/protocol/pem.ts'
@@ -42,7 +43,7 @@ describe('requests as tools and attackers write them', () => {
     expect(await detailOf(pem('CERTIFICATE REQUEST', new Uint8Array(1024 * 1024)))).toContain('too long')
   })
 
-  test('what is told of a refused request quotes nothing of it', async () => {
+  test('the detail of a refused request quotes nothing of it', async () => {
     for (const { file } of manifest) {
       const read = await readCsr(files[`../../cases/csr/${file}`] ?? '')
       if (!read.ok) expect(read.error.detail).toMatch(/^csr: [\x20-\x7e]{3,110}$/)

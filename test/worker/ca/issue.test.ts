@@ -1,3 +1,4 @@
+// Tests issued certificates against the profile, and the inspection that follows each issuance.
 import 'reflect-metadata'
 import {
   AuthorityKeyIdentifierExtension,

@@ -1,3 +1,4 @@
+// Tests which client certificates are accepted for a connection and for a renewal.
 import 'reflect-metadata'
 import {
   BasicConstraintsExtension,
@@ -288,7 +289,7 @@ describe('the PEM of a presented certificate', () => {
   })
 })
 
-test('a signature by the certificate’s key is told from every other', async () => {
+test('only a signature by the certificate’s key verifies', async () => {
   const { der, keys } = await forgeLeaf(issuing)
   const presented = await verifyPresented(authority, DOMAINS, der)
   if (!presented.ok) throw new Error('not accepted')

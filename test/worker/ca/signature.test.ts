@@ -1,3 +1,4 @@
+// Tests the conversion of ECDSA signatures between DER and r ‖ s.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { signatureToDer } from '../../../src/worker/ca/issue.ts'

@@ -1,4 +1,4 @@
-// The library as the oracle of what the CA builds: the to-be-signed certificates of one grant are the same octets.
+// Tests the to-be-signed certificate against the library: for one grant both build the same octets.
 import 'reflect-metadata'
 import {
   AuthorityKeyIdentifierExtension,

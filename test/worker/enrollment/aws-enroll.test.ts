@@ -1,3 +1,4 @@
+// Tests which tenant a proven AWS identity gets from the mappings of the trust file.
 import { expect, test } from 'vitest'
 import { decide } from '../../../src/trust/decide.ts'
 import type { AwsMapping } from '../../../src/trust/modes/aws-sts.ts'
@@ -64,7 +65,7 @@ test('the role wins over its whole account, whichever stands first', async () =>
   }
 })
 
-test('the same role of another account is nobody, also right after the first was seen', async () => {
+test('the same role name in another account has no tenant, also right after the first was seen', async () => {
   const mappings = [role('red', 'runner'), whole('blue', '444455556666')]
   expect(await assumed('runner', mappings)).toBe('red')
   expect(await assumed('runner', mappings, '999988887777')).toBe('tenant_none')

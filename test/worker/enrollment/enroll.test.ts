@@ -1,4 +1,4 @@
-// POST /api/enroll from outside: what is granted, what is refused and how, and what is on record afterwards.
+// Tests POST /api/enroll through the whole Worker: grants, refusals, and what is recorded of them.
 import 'reflect-metadata'
 import { createExecutionContext, env, waitOnExecutionContext } from 'cloudflare:test'
 import * as x509 from '@peculiar/x509'
@@ -161,19 +161,19 @@ describe('a failed attestation', () => {
     tenant_none: async () => (await mint('bootstrap', 3600, 'gone')).token,
   }
 
-  test('is told with the same bytes whatever failed, and its event names the reason', async () => {
-    const told = new Set<string>()
+  test('gets the same answer whatever failed, and its event names the reason', async () => {
+    const answers = new Set<string>()
     for (const [reason, make] of Object.entries(cases)) {
       later(60)
       const refused = await enroll(await makeRequester(), await make())
       expect(refused.status).toBe(401)
       const { requestId, serverTime, ...rest } = problem(refused)
       expect(serverTime).not.toBe('')
-      told.add(JSON.stringify(rest))
+      answers.add(JSON.stringify(rest))
       expect((await findEvent(db, requestId))?.reason).toBe(reason)
       expect(refused.headers.get('x-request-id')).toBe(requestId)
     }
-    expect(told.size).toBe(1)
+    expect(answers.size).toBe(1)
   })
 
   test('burns no token: one that was refused for its CSR serves afterwards', async () => {

@@ -1,4 +1,4 @@
-// GET /api/tunnel: who may open one, what is said in it, and when it is closed.
+// Tests GET /api/tunnel: who may open a tunnel, its frames, and when it is closed.
 import 'reflect-metadata'
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { ExtendedKeyUsageExtension } from '@peculiar/x509'
@@ -9,7 +9,7 @@ import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { forgeLeaf, type Issuer, type LeafOptions, pem } from '../../fakes/ca-forge.ts'
-import { world } from '../../fakes/world.ts'
+import { deployment } from '../../fakes/deployment.ts'
 import {
   type Answered,
   at,
@@ -18,25 +18,25 @@ import {
   enrollByToken,
   headerOf,
   type Identity,
-  type Knocking,
-  knock,
   mint,
   now,
   ORIGIN,
   proofHeaders,
   provisionedBy,
+  requestUpgrade,
   startMuster,
   Tunnel,
-} from '../fleet/fixture.ts'
+  type UpgradeRequest,
+} from '../fleet/runners-fixture.ts'
 
 const { issuer, muster } = await startMuster()
 
-beforeEach(() => world.deploy({}))
+beforeEach(() => deployment.setTrust({}))
 
 const objectOf = (enrollmentId: string) => env.ENROLLMENTS.getByName(enrollmentId)
 
-async function problem(knocking: Knocking): Promise<{ status: number; code: unknown; reason: unknown }> {
-  const answer = await knock(muster, knocking)
+async function problem(request: UpgradeRequest): Promise<{ status: number; code: unknown; reason: unknown }> {
+  const answer = await requestUpgrade(muster, request)
   if (answer instanceof Tunnel) throw new Error('a tunnel was opened')
   const { status, json } = answer
   return { status, code: json.code, reason: (await findEvent(db, String(json.requestId)))?.reason }
@@ -62,13 +62,16 @@ describe('a tunnel is opened', () => {
 
   test('by a signed challenge', async () => {
     const identity = await enrollByToken(muster)
-    const tunnel = await knock(muster, { headers: await proofHeaders(muster, identity) })
+    const tunnel = await requestUpgrade(muster, { headers: await proofHeaders(muster, identity) })
     expect(tunnel).toBeInstanceOf(Tunnel)
   })
 
   test('by both, when they are of one certificate', async () => {
     const identity = await enrollByToken(muster)
-    const tunnel = await knock(muster, { tls: headerOf(identity), headers: await proofHeaders(muster, identity) })
+    const tunnel = await requestUpgrade(muster, {
+      tls: headerOf(identity),
+      headers: await proofHeaders(muster, identity),
+    })
     expect(tunnel).toBeInstanceOf(Tunnel)
   })
 
@@ -81,15 +84,15 @@ describe('a tunnel is opened', () => {
 
   test('through the last second of the certificate, and no longer', async () => {
     const identity = await enrollByToken(muster)
-    world.pass(900)
-    expect(await knock(muster, { tls: headerOf(identity) })).toBeInstanceOf(Tunnel)
-    world.pass(1)
+    deployment.advance(900)
+    expect(await requestUpgrade(muster, { tls: headerOf(identity) })).toBeInstanceOf(Tunnel)
+    deployment.advance(1)
     expect(await problem({ tls: headerOf(identity) })).toMatchObject({ status: 401, reason: 'certificate_expired' })
   })
 })
 
 describe('nobody opens one', () => {
-  test.each<[string, () => Promise<Knocking>, number, string]>([
+  test.each<[string, () => Promise<UpgradeRequest>, number, string]>([
     ['without any certificate', async () => ({}), 401, 'certificate_missing'],
     [
       'with a Client-Cert of his own words',
@@ -233,7 +236,7 @@ describe('nobody opens one', () => {
   test('twice with one challenge, even after the object slept', async () => {
     const identity = await enrollByToken(muster)
     const headers = await proofHeaders(muster, identity)
-    expect(await knock(muster, { headers })).toBeInstanceOf(Tunnel)
+    expect(await requestUpgrade(muster, { headers })).toBeInstanceOf(Tunnel)
     expect(await problem({ headers })).toMatchObject({ reason: 'proof_invalid' })
     await evictDurableObject(objectOf(identity.enrollmentId))
     expect(await problem({ headers })).toMatchObject({ reason: 'proof_invalid' })
@@ -243,25 +246,25 @@ describe('nobody opens one', () => {
     const identity = await enrollByToken(muster)
     const early = await proofHeaders(muster, identity)
     const late = await proofHeaders(muster, identity)
-    world.pass(30)
-    expect(await knock(muster, { headers: early })).toBeInstanceOf(Tunnel)
-    world.pass(1)
+    deployment.advance(30)
+    expect(await requestUpgrade(muster, { headers: early })).toBeInstanceOf(Tunnel)
+    deployment.advance(1)
     expect(await problem({ headers: late })).toMatchObject({ reason: 'proof_invalid' })
   })
 
   test('whose tenant, token or self was cut off', async () => {
     const { token, id } = await mint()
     const identity = await muster.enroll({ mode: 'bootstrap-token', token })
-    world.deploy({ tenants: ['default'] })
+    deployment.setTrust({ tenants: ['default'] })
     expect(await problem({ tls: headerOf(identity) })).toMatchObject({ status: 401, reason: 'standing_lost' })
-    world.deploy({})
+    deployment.setTrust({})
     const ban = { kind: 'identity', value: id } as const
     await insertBan(db, { ...ban, note: null, createdAt: now() })
-    world.pass(31)
+    deployment.advance(31)
     expect(await problem({ tls: headerOf(identity) })).toMatchObject({ status: 403, code: 'banned' })
     await deleteBan(db, ban)
     await revokeToken(db, id, now())
-    world.pass(31)
+    deployment.advance(31)
     expect(await problem({ tls: headerOf(identity) })).toMatchObject({ status: 401, reason: 'token_revoked' })
   })
 })
@@ -324,11 +327,11 @@ describe('a tunnel is closed', () => {
     const identity = await enrollByToken(muster)
     const tunnel = await ready(identity)
     await evictDurableObject(objectOf(identity.enrollmentId))
-    world.pass(899)
+    deployment.advance(899)
     await runDurableObjectAlarm(objectOf(identity.enrollmentId))
     tunnel.send('ping')
     expect(await tunnel.message()).toBe('pong')
-    world.pass(1)
+    deployment.advance(1)
     await runDurableObjectAlarm(objectOf(identity.enrollmentId))
     expect(await tunnel.closed()).toBe(4001)
   })
@@ -356,7 +359,7 @@ describe('a tunnel is closed', () => {
     const identity = await enrollByToken(muster)
     const renewed = await muster.renew(identity)
     const tip = await ready(renewed)
-    world.pass(60)
+    deployment.advance(60)
     expect(await (await connect(muster, identity)).closed()).toBe(4002)
     tip.send('ping')
     expect(await tip.message()).toBe('pong')
@@ -367,8 +370,9 @@ describe('a tunnel is closed', () => {
     for (const use of ['connection', 'renewal']) {
       const stolen = await enrollByToken(muster)
       const tunnel = await ready(await muster.renew(stolen))
-      world.pass(61)
-      const answer = use === 'renewal' ? await muster.renew(stolen) : await knock(muster, { tls: headerOf(stolen) })
+      deployment.advance(61)
+      const answer =
+        use === 'renewal' ? await muster.renew(stolen) : await requestUpgrade(muster, { tls: headerOf(stolen) })
       const { status, json } = answer as Answered
       expect([status, json.code]).toEqual([401, 'attestation_invalid'])
       expect((await findEvent(db, String(json.requestId)))?.reason).toBe('clone_suspected')
@@ -406,7 +410,7 @@ describe('a tunnel is closed', () => {
     // Whoever was not told of it here is: an object that slept has only the list that the isolate comes with.
     await evictDurableObject(objectOf(identity.enrollmentId))
     const second = await ready(identity)
-    world.pass(60)
+    deployment.advance(60)
     await muster.cron()
     expect(await second.closed()).toBe(4003)
     expect(await listBans(db)).toMatchObject([{ ...ban, sweptAt: now() }])

@@ -1,4 +1,4 @@
-// Who may stay in: standing, re-attestation, clones, and the trust domain, decided anew at every renewal.
+// Tests the reauthorization at every renewal: trust file, bans, re-attestation, clones and the trust domain.
 import 'reflect-metadata'
 import { env, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
@@ -16,9 +16,9 @@ import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { findEvent, listEvents } from '../../../src/worker/store/events.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { LEAF_URI } from '../../fakes/ca-forge.ts'
+import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { clusterWith } from '../../fakes/trust.ts'
-import { world } from '../../fakes/world.ts'
 import {
   db,
   enrollByToken,
@@ -28,40 +28,40 @@ import {
   reasonOf,
   settled,
   startMuster,
-} from '../fleet/fixture.ts'
+} from '../fleet/runners-fixture.ts'
 
 const { issuer, muster } = await startMuster()
 
-beforeEach(() => world.deploy({}))
+beforeEach(() => deployment.setTrust({}))
 
 const runners = env.ENROLLMENTS
 
-describe('standing', () => {
+describe('reauthorization at a renewal', () => {
   test('a tenant that was removed ends those who are in', async () => {
     const identity = await enrollByToken(muster)
-    world.deploy({ tenants: ['default'] })
+    deployment.setTrust({ tenants: ['default'] })
     expect(await reasonOf(await muster.renew(identity))).toBe('standing_lost')
-    world.deploy({})
+    deployment.setTrust({})
     expect((await muster.renew(identity)).status).toBe(200)
   })
 
   test('a revoked token ends its enrollments within 30 seconds', async () => {
     const { token, id } = await mint()
     const identity = await muster.enroll({ mode: 'bootstrap-token', token })
-    await revokeToken(db, id, toEpochSeconds(world.clock()))
-    world.pass(31)
+    await revokeToken(db, id, toEpochSeconds(deployment.clock()))
+    deployment.advance(31)
     expect(await reasonOf(await muster.renew(identity))).toBe('token_revoked')
   })
 
-  test('a ban is told as such, and can be lifted', async () => {
+  test('a ban is named in the refusal, and can be lifted', async () => {
     const identity = await enrollByToken(muster)
     const ban = { kind: 'enrollment', value: identity.enrollmentId } as const
-    await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
-    world.pass(31)
+    await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(deployment.clock()) })
+    deployment.advance(31)
     const { status, json } = await muster.renew(identity)
     expect([status, json.code]).toEqual([403, 'banned'])
     await deleteBan(db, ban)
-    world.pass(31)
+    deployment.advance(31)
     expect((await muster.renew(identity)).status).toBe(200)
   })
 
@@ -78,16 +78,16 @@ describe('standing', () => {
 
   /** Somebody who is in by evidence that this test need not make. */
   async function enrolledBy(claims: AwsClaims | KubernetesClaims): Promise<Identity & { id: string }> {
-    world.deploy(before)
-    const decision = decide(world.trust, claims)
+    deployment.setTrust(before)
+    const decision = decide(deployment.trust, claims)
     if (!decision.ok) throw new Error(decision.error.reason)
     const { mode, source } = decision.value
-    const id = uuidv7(world.clock())
+    const id = uuidv7(deployment.clock())
     const identity = await provisionedBy(issuer, {
       id,
       subject: [{ O: ['acme'] }, { OU: [`${mode}:${source}`] }, { CN: [id] }],
     })
-    const now = toEpochSeconds(world.clock())
+    const now = toEpochSeconds(deployment.clock())
     const leaf = new X509Certificate(identity.certificate)
     const certificate = {
       serial: leaf.serialNumber,
@@ -134,13 +134,13 @@ describe('standing', () => {
     let identity: Identity = await enrolledBy(claims)
     identity = await muster.renew(identity)
     expect(identity).toMatchObject({ status: 200 })
-    world.deploy({ ...before, ...after })
+    deployment.setTrust({ ...before, ...after })
     expect(await reasonOf(await muster.renew(identity))).toBe(reason)
   })
 
   test('a changed issuer of the cluster stops nobody', async () => {
     const identity = await enrolledBy(pod)
-    world.deploy({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
+    deployment.setTrust({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
     expect((await muster.renew(identity)).status).toBe(200)
   })
 
@@ -149,22 +149,22 @@ describe('standing', () => {
     for (let passed = 0; passed < 24 * 3600; passed += 600) {
       identity = await muster.renew(identity)
       expect(identity).toMatchObject({ status: 200 })
-      world.pass(600)
+      deployment.advance(600)
     }
     identity = await muster.renew(identity)
     expect(identity).toMatchObject({ status: 200 })
-    world.pass(1)
+    deployment.advance(1)
     const { status, json } = await muster.renew(identity)
     expect([status, json.code]).toEqual([401, 'reattestation_required'])
   })
 
   test('reattest: off lets a platform’s word stand', async () => {
     let identity: Identity = await enrolledBy(aws)
-    world.deploy({ ...before, certificate: { lifetime: hours(24), reattest: null, onClone: 'end' } })
+    deployment.setTrust({ ...before, certificate: { lifetime: hours(24), reattest: null, onClone: 'end' } })
     for (let day = 0; day < 4; day++) {
       identity = await muster.renew(identity)
       expect(identity).toMatchObject({ status: 200 })
-      world.pass(24 * 3600)
+      deployment.advance(24 * 3600)
     }
   })
 
@@ -175,11 +175,11 @@ describe('standing', () => {
       const { enrollmentId, ...identity } = await muster.enroll({ mode: 'runner-token', token })
       const values = { identity: id, 'runner-id': 'banned-runner', token: id, tenant: 'acme', enrollment: enrollmentId }
       const ban = { kind, value: values[kind] }
-      await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(world.clock()) })
-      world.pass(31)
+      await insertBan(db, { ...ban, note: null, createdAt: toEpochSeconds(deployment.clock()) })
+      deployment.advance(31)
       expect((await muster.renew(identity)).json.code).toBe('banned')
       await deleteBan(db, ban)
-      world.pass(31)
+      deployment.advance(31)
     },
   )
 })
@@ -187,14 +187,14 @@ describe('standing', () => {
 describe('the trust domain', () => {
   test('moves with a renewal, and back, by the trust file alone', async () => {
     const first = await enrollByToken(muster)
-    world.deploy({ trustDomain: 'whystack', alsoTrust: ['rootpilot'] })
+    deployment.setTrust({ trustDomain: 'whystack', alsoTrust: ['rootpilot'] })
     const moved = await muster.renew(first)
     expect(moved.spiffeId).toBe('spiffe://whystack/tenant/acme/runner')
     expect([moved.tenant, moved.enrollmentId]).toEqual([first.tenant, first.enrollmentId])
-    world.deploy({ alsoTrust: ['whystack'] })
+    deployment.setTrust({ alsoTrust: ['whystack'] })
     const back = await muster.renew(moved)
     expect(back.spiffeId).toBe('spiffe://rootpilot/tenant/acme/runner')
-    world.deploy({ trustDomain: 'whystack' })
+    deployment.setTrust({ trustDomain: 'whystack' })
     expect(await reasonOf(await muster.renew(back))).toBe('certificate_invalid')
   })
 })
@@ -223,7 +223,7 @@ describe('a clone', () => {
   })
 
   test('with onClone: refuse loses its own certificate alone', async () => {
-    world.deploy({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
+    deployment.setTrust({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
     const stolen = await enrollByToken(muster)
     const third = await muster.renew(await muster.renew(stolen))
     expect(await reasonOf(await muster.renew(stolen))).toBe('clone_suspected')
@@ -234,10 +234,10 @@ describe('a clone', () => {
     const stolen = await enrollByToken(muster)
     const third = await muster.renew(await muster.renew(stolen))
     await muster.renew(stolen)
-    world.pass(900 + 360)
+    deployment.advance(900 + 360)
     await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
     expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
-    world.pass(1)
+    deployment.advance(1)
     await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
     const rest = await runInDurableObject(runners.getByName(stolen.enrollmentId), async (_, { storage }) => [
       (await storage.list()).size,
@@ -261,7 +261,7 @@ describe('two enrollments of one runner ID', () => {
     expect([first.reason, second.reason]).toEqual([null, 'runner_id_shared'])
     expect((await muster.renew(first)).status).toBe(200)
     expect((await muster.renew(second)).status).toBe(200)
-    world.pass(901)
+    deployment.advance(901)
     expect((await enroll()).reason).toBeNull()
   })
 })

@@ -1,4 +1,4 @@
-// POST /api/enroll with `mtls-renewal`: who is renewed, until when, and with what.
+// Tests POST /api/enroll with `mtls-renewal`: who is renewed, until when, and what the new certificate holds.
 import 'reflect-metadata'
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { BasicConstraintsExtension, ExtendedKeyUsageExtension, X509Certificate } from '@peculiar/x509'
@@ -8,8 +8,8 @@ import { minutes } from '../../../src/protocol/time.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { listEvents } from '../../../src/worker/store/events.ts'
 import { forgeCa, type Issuer, LEAF_URI, type LeafOptions } from '../../fakes/ca-forge.ts'
+import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
-import { world } from '../../fakes/world.ts'
 import {
   at,
   db,
@@ -24,11 +24,11 @@ import {
   settled,
   sign,
   startMuster,
-} from '../fleet/fixture.ts'
+} from '../fleet/runners-fixture.ts'
 
 const { root, issuer, muster } = await startMuster()
 
-beforeEach(() => world.deploy({}))
+beforeEach(() => deployment.setTrust({}))
 
 const runners = env.ENROLLMENTS
 
@@ -37,7 +37,7 @@ const provisioned = ({ by = issuer, ...options }: LeafOptions & { by?: Issuer } 
 describe('a runner renews', () => {
   test('and gets a new certificate of the same tenant, origin and enrollment', async () => {
     const first = await enrollByToken(muster)
-    world.pass(600)
+    deployment.advance(600)
     const second = await muster.renew(first)
     expect(second.status).toBe(200)
     expect(second.certificate).not.toBe(first.certificate)
@@ -48,7 +48,7 @@ describe('a runner renews', () => {
       trustBundle: first.trustBundle,
       runnerId: null,
     })
-    world.pass(600)
+    deployment.advance(600)
     expect((await muster.renew(second)).status).toBe(200)
   })
 
@@ -67,7 +67,7 @@ describe('a runner renews', () => {
 
   test('through any number of lost answers, with one key or with several', async () => {
     const identity = await enrollByToken(muster)
-    world.pass(600)
+    deployment.advance(600)
     const asking = await makeRequester()
     const lost = await muster.renew(identity, asking)
     const again = await muster.renew(identity, asking)
@@ -99,13 +99,13 @@ describe('a runner renews', () => {
     const other = musterUnder(issuer, root, [], { DB })
     let identity: Identity = await enrollByToken(other)
     away = true
-    world.pass(600)
+    deployment.advance(600)
     identity = await other.renew(identity)
     expect(identity).toMatchObject({ status: 200 })
-    world.pass(301)
+    deployment.advance(301)
     expect(await other.renew(identity)).toMatchObject({ status: 503, json: { code: 'upstream_unavailable' } })
     away = false
-    world.pass(6)
+    deployment.advance(6)
     expect(await other.renew(identity)).toMatchObject({ status: 200 })
   })
 
@@ -119,7 +119,7 @@ describe('a runner renews', () => {
       newest = await muster.renew(newest)
       await settled(enrollmentId)
       seen.add((await findEnrollment(db, enrollmentId))?.seenAt ?? 0)
-      world.pass(600)
+      deployment.advance(600)
     }
     expect((await listEvents(db, 1000)).length).toBe(events)
     expect(seen.size).toBe(3)
@@ -132,26 +132,26 @@ describe('the window', () => {
     expect((await muster.renew({ certificate, keys })).status).toBe(200)
   })
 
-  test.each([361, 86_400])('%i s after its end it is not, and the runner is told', async (after) => {
+  test.each([361, 86_400])('%i s after its end it is not, and the answer says so', async (after) => {
     const identity = await provisioned({ notBefore: at(-100_000), notAfter: at(-after) })
     const { status, json } = await muster.renew(identity)
     expect([status, json.code]).toEqual([401, 'renewal_window_passed'])
     expect(json.detail).toBe('presented cert expired beyond the renewal grace window')
   })
 
-  test('that it has passed is told to nobody who does not hold the key', async () => {
+  test('whoever does not hold the key does not learn that it has passed', async () => {
     const { certificate } = await provisioned({ notBefore: at(-100_000), notAfter: at(-361) })
     const { keys } = await makeRequester()
     expect((await muster.renew({ certificate, keys })).json.code).toBe('attestation_invalid')
   })
 
   test('a short life is lived through to its real end', async () => {
-    world.deploy({ certificate: { lifetime: minutes(5), reattest: null, onClone: 'end' } })
+    deployment.setTrust({ certificate: { lifetime: minutes(5), reattest: null, onClone: 'end' } })
     const identity = await enrollByToken(muster)
-    world.pass(300 + 360)
+    deployment.advance(300 + 360)
     const renewed = await muster.renew(identity)
     expect(renewed.status).toBe(200)
-    world.pass(300 + 361)
+    deployment.advance(300 + 361)
     expect((await muster.renew(renewed)).json.code).toBe('renewal_window_passed')
   })
 })
@@ -237,7 +237,7 @@ describe('a provisioned certificate', () => {
     const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
     const first = await muster.renew(identity)
     expect((await muster.renew(first)).status).toBe(200)
-    world.pass(24 * 3600)
+    deployment.advance(24 * 3600)
     await runDurableObjectAlarm(runners.getByName(identity.id))
     expect(await reasonOf(await muster.renew(identity))).toBe('clone_suspected')
   })

@@ -1,4 +1,4 @@
-// What the clock does, and that wrangler.toml asks for all of it.
+// Tests the cron jobs of the Worker, and that wrangler.toml schedules all of them.
 import { expect, test } from 'vitest'
 import { EVERY_HOUR } from '../../../src/worker/enrollment/sweep.ts'
 import wrangler from '../../../wrangler.toml?raw'

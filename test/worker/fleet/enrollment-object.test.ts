@@ -1,4 +1,4 @@
-// The object of an enrollment from inside: what it writes, when it wakes, what is left of it.
+// Tests the Durable Object of an enrollment: what it writes, when its alarm runs, what it deletes.
 import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { expect, test, vi } from 'vitest'
 import type { Leaf, LeafContent } from '../../../src/protocol/leaf.ts'
@@ -6,9 +6,9 @@ import { epochSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type BanList, NO_BANS } from '../../../src/trust/bans.ts'
 import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
+import { deployment } from '../../fakes/deployment.ts'
 import { makeRequester } from '../../fakes/requester.ts'
-import { world } from '../../fakes/world.ts'
-import { connect, enrollByToken, serialOf, startMuster } from './fixture.ts'
+import { connect, enrollByToken, serialOf, startMuster } from './runners-fixture.ts'
 
 const { muster } = await startMuster()
 
@@ -55,17 +55,17 @@ test('twenty copies of one renewal at once get one certificate', async () => {
 test('the alarm comes with the end of a connection, then with the clean-up', async () => {
   const identity = await enrollByToken(muster)
   const { enrollmentId } = identity
-  const from = toEpochSeconds(world.clock())
+  const from = toEpochSeconds(deployment.clock())
   expect(await alarmOf(enrollmentId)).toBe((from + 900 + 360 + 1) * 1000)
   await connect(muster, identity)
   expect(await alarmOf(enrollmentId)).toBe((from + 900) * 1000)
-  world.pass(600)
+  deployment.advance(600)
   await muster.renew(identity)
-  world.pass(300)
+  deployment.advance(300)
   await runDurableObjectAlarm(objectOf(enrollmentId))
   // The fleet's row was written with the renewal, and the last one waits until that is an hour ago.
   expect(await alarmOf(enrollmentId)).toBe((from + 600 + 3600 + 1) * 1000)
-  world.pass(3300 + 1)
+  deployment.advance(3300 + 1)
   await runDurableObjectAlarm(objectOf(enrollmentId))
   expect(await objectOf(enrollmentId).status()).toBeNull()
   expect(await alarmOf(enrollmentId)).toBeNull()
@@ -90,19 +90,19 @@ const certificate = (serial: string): LeafContent => ({
   serial,
   publicKeyHash: `key of ${serial}`,
   spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
-  notBefore: epochSeconds(toEpochSeconds(world.clock()) - 60),
-  notAfter: epochSeconds(toEpochSeconds(world.clock()) + 900),
+  notBefore: epochSeconds(toEpochSeconds(deployment.clock()) - 60),
+  notAfter: epochSeconds(toEpochSeconds(deployment.clock()) + 900),
   issuer: 'issuer',
 })
 
 function start(tokenId: string): EnrollmentStart {
   const decision = { tenant: 'acme', runnerId: null, mode: 'bootstrap-token', source: '', identity: tokenId } as const
   return {
-    enrollmentId: uuidv7(world.clock()),
+    enrollmentId: uuidv7(deployment.clock()),
     claims: { mode: 'bootstrap-token', tokenId, tenant: 'acme' },
     decision,
     instanceId: null,
-    enrolledAt: toEpochSeconds(world.clock()),
+    enrolledAt: toEpochSeconds(deployment.clock()),
     certificate: certificate('first'),
   }
 }
@@ -120,7 +120,7 @@ test('an enrollment may begin again until it has gone on', async () => {
 test('an enrollment that was cut off meanwhile does not begin', async () => {
   const begun = start('cut-off')
   const list: BanList = {
-    at: toEpochSeconds(world.clock()),
+    at: toEpochSeconds(deployment.clock()),
     bans: [{ kind: 'enrollment', value: begun.enrollmentId }],
     revokedTokens: [],
   }
@@ -129,7 +129,7 @@ test('an enrollment that was cut off meanwhile does not begin', async () => {
   expect(await runner.status()).toBeNull()
 })
 
-test('a certificate of another tenant than the enrollment’s has no standing, whoever signed it', async () => {
+test('a certificate of another tenant than the enrollment’s is refused, whoever signed it', async () => {
   const begun = start('token')
   const runner = objectOf(begun.enrollmentId)
   await runner.begin(begun, NO_BANS)
@@ -155,7 +155,7 @@ test('a ticket opens one socket, soon, and a made-up one none', async () => {
   const ticket = await ticketOf()
   expect([await open(ticket), await open(ticket), await open('x'), await open('')]).toEqual([101, 410, 410, 410])
   const late = await ticketOf()
-  world.pass(11)
+  deployment.advance(11)
   expect(await open(late)).toBe(410)
   const gone = await ticketOf()
   await evictDurableObject(runner)

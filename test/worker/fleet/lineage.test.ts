@@ -1,3 +1,4 @@
+// Tests the lineage of an enrollment: which certificate may renew or connect, and what counts as a clone.
 import { expect, test } from 'vitest'
 import type { LeafContent } from '../../../src/protocol/leaf.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'

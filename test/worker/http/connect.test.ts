@@ -1,4 +1,5 @@
-// The Connect door from outside: who is named, what each failure is called, and what the token is never used for.
+// Tests the Connect RPC Enroll through the whole Worker: which runner ID it answers, the code of each failure, and
+// what its token cannot be used for.
 import { env } from 'cloudflare:test'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
@@ -15,7 +16,7 @@ import { insertBan } from '../../../src/worker/store/bans.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../../fakes/issuer.ts'
-import { makeWorkloadDoor, type WorkloadDoor } from '../enrollment/workload-fixture.ts'
+import { type ControlPlane, makeControlPlane } from '../enrollment/worker-fixture.ts'
 
 const URL = 'https://muster.example.com/muster.runner.v1.RunnerService/Enroll'
 const NODE = 'c0/node-a_example_internal'
@@ -31,8 +32,12 @@ const headersWith = (token: string | null, more: Record<string, string> = {}) =>
   ...more,
 })
 
-const post = (door: WorkloadDoor, token: string | null, body: BodyInit = '{}', more: Record<string, string> = {}) =>
-  door.send(new Request(URL, { method: 'POST', body, headers: headersWith(token, more) }))
+const post = (
+  controlPlane: ControlPlane,
+  token: string | null,
+  body: BodyInit = '{}',
+  more: Record<string, string> = {},
+) => controlPlane.send(new Request(URL, { method: 'POST', body, headers: headersWith(token, more) }))
 
 /** Connect's name of the outcome. */
 async function outcome(response: Response): Promise<string> {
@@ -45,26 +50,31 @@ async function outcome(response: Response): Promise<string> {
 
 describe('a runner is named', () => {
   test('by its projected token, after its cluster and node', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const response = await post(door, await issuer.token(door.seconds()))
+    const controlPlane = await makeControlPlane([issuer])
+    const response = await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect(await response.json()).toEqual({ runnerId: NODE })
-    expect(await door.eventOf(response)).toMatchObject({ outcome: 'named', mode: 'kubernetes', runnerId: NODE })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ outcome: 'named', mode: 'kubernetes', runnerId: NODE })
   })
 
   test('by its minted token, after the ID that it was minted for', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const { token, id } = await door.mint('runner')
-    const response = await post(door, token)
+    const controlPlane = await makeControlPlane([issuer])
+    const { token, id } = await controlPlane.mint('runner')
+    const response = await post(controlPlane, token)
     expect(await response.json()).toEqual({ runnerId: 'build-7' })
-    expect(await door.eventOf(response)).toMatchObject({ outcome: 'named', identity: id, runnerId: 'build-7' })
-    expect((await post(door, token)).status).toBe(200)
+    expect(await controlPlane.eventOf(response)).toMatchObject({ outcome: 'named', identity: id, runnerId: 'build-7' })
+    expect((await post(controlPlane, token)).status).toBe(200)
   })
 
   test('in binary, too', async () => {
-    const door = await makeWorkloadDoor([issuer])
+    const controlPlane = await makeControlPlane([issuer])
     const body = toBinary(EnrollRequestSchema, create(EnrollRequestSchema, { runnerId: NODE }))
     const type = { 'content-type': 'application/proto' }
-    const response = await post(door, await issuer.token(door.seconds()), body as Uint8Array<ArrayBuffer>, type)
+    const response = await post(
+      controlPlane,
+      await issuer.token(controlPlane.seconds()),
+      body as Uint8Array<ArrayBuffer>,
+      type,
+    )
     expect(response.headers.get('content-type')).toBe('application/proto')
     const bytes = new Uint8Array(await response.arrayBuffer())
     expect(fromBinary(EnrollResponseSchema, bytes).runnerId).toBe(NODE)
@@ -73,10 +83,10 @@ describe('a runner is named', () => {
   })
 
   test.each([true, false])("by Connect's own client, binary format: %s", async (useBinaryFormat) => {
-    const door = await makeWorkloadDoor([issuer])
+    const controlPlane = await makeControlPlane([issuer])
     const transport = createTransport({
       baseUrl: 'https://muster.example.com',
-      httpClient: createFetchClient((input, init) => door.send(new Request(input as Request, init))),
+      httpClient: createFetchClient((input, init) => controlPlane.send(new Request(input as Request, init))),
       useBinaryFormat,
       interceptors: [],
       acceptCompression: [],
@@ -86,7 +96,7 @@ describe('a runner is named', () => {
       writeMaxBytes: 65536,
     })
     const client = createClient(RunnerService, transport)
-    const headers = { authorization: `Bearer ${await issuer.token(door.seconds())}` }
+    const headers = { authorization: `Bearer ${await issuer.token(controlPlane.seconds())}` }
     expect(await client.enroll({}, { headers })).toMatchObject({ runnerId: NODE })
     const error = await client.enroll({}).catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(ConnectError)
@@ -94,71 +104,71 @@ describe('a runner is named', () => {
   })
 
   test('with the runner ID that it asks for, if that is its own', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const token = await issuer.token(door.seconds())
-    expect(await outcome(await post(door, token, JSON.stringify({ runnerId: NODE })))).toBe('named')
-    expect(await outcome(await post(door, token, JSON.stringify({ runner_id: NODE })))).toBe('named')
-    expect(await outcome(await post(door, token, '{"runnerId":""}'))).toBe('named')
-    const other = await post(door, token, '{"runnerId":"c0/node-b"}')
+    const controlPlane = await makeControlPlane([issuer])
+    const token = await issuer.token(controlPlane.seconds())
+    expect(await outcome(await post(controlPlane, token, JSON.stringify({ runnerId: NODE })))).toBe('named')
+    expect(await outcome(await post(controlPlane, token, JSON.stringify({ runner_id: NODE })))).toBe('named')
+    expect(await outcome(await post(controlPlane, token, '{"runnerId":""}'))).toBe('named')
+    const other = await post(controlPlane, token, '{"runnerId":"c0/node-b"}')
     const told = await other.clone().text()
     expect([other.status, await outcome(other)]).toEqual([403, 'permission_denied'])
     expect(told).toContain('runner_id is not the one that the token proves')
-    expect(await door.eventOf(other)).toMatchObject({ reason: 'runner_id_mismatch', proven: true })
+    expect(await controlPlane.eventOf(other)).toMatchObject({ reason: 'runner_id_mismatch', proven: true })
   })
 
   test('and enrolled nowhere: no certificate, no enrollment', async () => {
-    const door = await makeWorkloadDoor([issuer])
+    const controlPlane = await makeControlPlane([issuer])
     const count = () => env.DB.prepare('SELECT count(*) AS n FROM enrollment').first<number>('n')
     const before = await count()
-    await post(door, await issuer.token(door.seconds()))
+    await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect(await count()).toBe(before)
   })
 })
 
 describe('the shape of a token decides', () => {
   test('a JWS-shaped token never reaches the hash lookup', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    await post(door, await issuer.token(door.seconds()))
-    const { token } = await door.mint('runner')
+    const controlPlane = await makeControlPlane([issuer])
+    await post(controlPlane, await issuer.token(controlPlane.seconds()))
+    const { token } = await controlPlane.mint('runner')
     for (const jwsShaped of [`${token}..`, `a.${token}.b`, '..', 'a.b.c']) {
-      Object.assign(door.calls, { d1: 0 })
-      const response = await post(door, jwsShaped)
+      Object.assign(controlPlane.calls, { d1: 0 })
+      const response = await post(controlPlane, jwsShaped)
       expect(await outcome(response)).toBe('unauthenticated')
-      expect(await door.eventOf(response)).toMatchObject({ mode: 'kubernetes', reason: 'jws_malformed' })
+      expect(await controlPlane.eventOf(response)).toMatchObject({ mode: 'kubernetes', reason: 'jws_malformed' })
       // The one call writes the event.
-      expect(door.calls.d1).toBe(1)
+      expect(controlPlane.calls.d1).toBe(1)
     }
   })
 
   test('any other token never reaches the verifier', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const projected = await issuer.token(door.seconds())
+    const controlPlane = await makeControlPlane([issuer])
+    const projected = await issuer.token(controlPlane.seconds())
     for (const other of [`${projected}.`, projected.replace('.', ''), `${projected}..`, 'x', '']) {
-      const response = await post(door, other)
+      const response = await post(controlPlane, other)
       expect(await outcome(response)).toBe('unauthenticated')
-      expect((await door.eventOf(response))?.reason).toMatch(/^token_/)
+      expect((await controlPlane.eventOf(response))?.reason).toMatch(/^token_/)
     }
-    expect([issuer.count(), door.calls.directory]).toEqual([0, 0])
+    expect([issuer.count(), controlPlane.calls.directory]).toEqual([0, 0])
   })
 
   test('with no cluster registered a JWS is of an unknown issuer', async () => {
-    const door = await makeWorkloadDoor([])
-    const response = await post(door, await issuer.token(door.seconds()))
+    const controlPlane = await makeControlPlane([])
+    const response = await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect(await outcome(response)).toBe('unauthenticated')
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'issuer_unknown' })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'issuer_unknown' })
   })
 })
 
 describe('unauthenticated is', () => {
   test('every failed proof, in the same words', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const { token: revoked, id } = await door.mint('runner')
-    await revokeToken(openDatabase(env.DB), id, epochSeconds(door.seconds()))
-    const { token: expired } = await door.mint('runner', { expiresAt: epochSeconds(door.seconds()) })
+    const controlPlane = await makeControlPlane([issuer])
+    const { token: revoked, id } = await controlPlane.mint('runner')
+    await revokeToken(openDatabase(env.DB), id, epochSeconds(controlPlane.seconds()))
+    const { token: expired } = await controlPlane.mint('runner', { expiresAt: epochSeconds(controlPlane.seconds()) })
     const tokens = [
-      await issuer.token(door.seconds(), { key: await makeIssuerKey('key-a') }),
-      await issuer.token(door.seconds(), { claims: { aud: 'x' } }),
-      await issuer.token(door.seconds() - 1000),
+      await issuer.token(controlPlane.seconds(), { key: await makeIssuerKey('key-a') }),
+      await issuer.token(controlPlane.seconds(), { claims: { aud: 'x' } }),
+      await issuer.token(controlPlane.seconds() - 1000),
       revoked,
       expired,
       `muster_rt_${'A'.repeat(43)}`,
@@ -166,7 +176,7 @@ describe('unauthenticated is', () => {
     ]
     const bodies = await Promise.all(
       tokens.map(async (token) => {
-        const response = await post(door, token)
+        const response = await post(controlPlane, token)
         return `${response.status} ${await response.text()}`
       }),
     )
@@ -175,83 +185,88 @@ describe('unauthenticated is', () => {
   })
 
   test('a bootstrap token, which is not consumed', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const { token } = await door.mint('bootstrap')
-    const response = await post(door, token)
+    const controlPlane = await makeControlPlane([issuer])
+    const { token } = await controlPlane.mint('bootstrap')
+    const response = await post(controlPlane, token)
     expect(await outcome(response)).toBe('unauthenticated')
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'token_wrong_kind' })
-    expect((await door.enroll(token, 'bootstrap-token')).status).toBe(200)
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'token_wrong_kind' })
+    expect((await controlPlane.enroll(token, 'bootstrap-token')).status).toBe(200)
   })
 
   test.each(['Basic', 'bearer:', 'Token', 'BearerX'])('another scheme: %s', async (scheme) => {
-    const door = await makeWorkloadDoor([issuer])
-    const { token } = await door.mint('runner')
-    expect(await outcome(await post(door, null, '{}', { authorization: `${scheme} ${token}` }))).toBe('unauthenticated')
-    expect(await outcome(await post(door, null, '{}', { authorization: `bEARER ${token}` }))).toBe('named')
+    const controlPlane = await makeControlPlane([issuer])
+    const { token } = await controlPlane.mint('runner')
+    expect(await outcome(await post(controlPlane, null, '{}', { authorization: `${scheme} ${token}` }))).toBe(
+      'unauthenticated',
+    )
+    expect(await outcome(await post(controlPlane, null, '{}', { authorization: `bEARER ${token}` }))).toBe('named')
   })
 
   test('a denied node', async () => {
-    const door = await makeWorkloadDoor([issuer], { clusters: [{ denyNodes: ['node-a.example.internal'] }] })
-    const response = await post(door, await issuer.token(door.seconds()))
+    const controlPlane = await makeControlPlane([issuer], { clusters: [{ denyNodes: ['node-a.example.internal'] }] })
+    const response = await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect(await outcome(response)).toBe('unauthenticated')
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'node_denied' })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'node_denied' })
   })
 
   test('a token without a node: there is no ID to give', async () => {
-    const door = await makeWorkloadDoor([issuer], { clusters: [{ nodeOptional: true }] })
-    const response = await post(door, await issuer.token(door.seconds(), { workload: { node: undefined } }))
+    const controlPlane = await makeControlPlane([issuer], { clusters: [{ nodeOptional: true }] })
+    const response = await post(
+      controlPlane,
+      await issuer.token(controlPlane.seconds(), { workload: { node: undefined } }),
+    )
     expect(await outcome(response)).toBe('unauthenticated')
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'node_claim' })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'node_claim' })
   })
 })
 
 describe('unavailable is', () => {
   test('a known cluster without keys, with the time to come back', async () => {
     issuer.manner = 503
-    const door = await makeWorkloadDoor([issuer])
-    const response = await post(door, await issuer.token(door.seconds()))
+    const controlPlane = await makeControlPlane([issuer])
+    const response = await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect([response.status, await outcome(response)]).toEqual([503, 'unavailable'])
     expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0)
   })
 
-  test('a door that is not configured', async () => {
-    const door = await makeWorkloadDoor([issuer], { env: { CA_KEY: undefined as never } })
-    expect(await outcome(await post(door, await issuer.token(door.seconds())))).toBe('unavailable')
+  test('a control plane that is not configured', async () => {
+    const controlPlane = await makeControlPlane([issuer], { env: { CA_KEY: undefined as never } })
+    expect(await outcome(await post(controlPlane, await issuer.token(controlPlane.seconds())))).toBe('unavailable')
   })
 
-  test('a door with a live minted token of a reserved ID', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const { id } = await door.mint('runner', { runnerId: NODE })
-    expect(await outcome(await post(door, await issuer.token(door.seconds())))).toBe('unavailable')
-    await revokeToken(openDatabase(env.DB), id, epochSeconds(door.seconds()))
+  test('a control plane with a live minted token of a reserved ID', async () => {
+    const controlPlane = await makeControlPlane([issuer])
+    const { id } = await controlPlane.mint('runner', { runnerId: NODE })
+    expect(await outcome(await post(controlPlane, await issuer.token(controlPlane.seconds())))).toBe('unavailable')
+    await revokeToken(openDatabase(env.DB), id, epochSeconds(controlPlane.seconds()))
   })
 
   test('a database that is away', async () => {
     // Every statement fails where D1 would run it.
     const prepare = () => env.DB.prepare('SELECT 1 FROM nowhere')
     const away = { prepare, batch: () => Promise.reject(new Error('D1 is away')) } as unknown as D1Database
-    const door = await makeWorkloadDoor([issuer], { env: { DB: away }, trust: { clusters: [] } })
-    const { token } = await door.mint('runner')
-    expect(await outcome(await post(door, token))).toBe('unavailable')
+    const controlPlane = await makeControlPlane([issuer], { env: { DB: away }, trust: { clusters: [] } })
+    const { token } = await controlPlane.mint('runner')
+    expect(await outcome(await post(controlPlane, token))).toBe('unavailable')
   })
 })
 
 describe('other failures are', () => {
   test('permission_denied for whoever is banned', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const createdAt = epochSeconds(door.seconds())
+    const controlPlane = await makeControlPlane([issuer])
+    const createdAt = epochSeconds(controlPlane.seconds())
     await insertBan(openDatabase(env.DB), { kind: 'runner-id', value: NODE, note: null, createdAt })
-    const response = await post(door, await issuer.token(door.seconds()))
+    const response = await post(controlPlane, await issuer.token(controlPlane.seconds()))
     expect([response.status, await outcome(response)]).toEqual([403, 'permission_denied'])
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'banned', proven: true })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'banned', proven: true })
     await env.DB.exec('DELETE FROM ban')
   })
 
   test('resource_exhausted for whoever fails too often', async () => {
-    const door = await makeWorkloadDoor([issuer], {
+    const controlPlane = await makeControlPlane([issuer], {
       env: { FAILURES: { limit: async () => ({ success: false }) } as never },
     })
-    const response = await post(door, 'x', '{}', { 'cf-connecting-ip': '192.0.2.1' })
+    const response = await post(controlPlane, 'x', '{}', { 'cf-connecting-ip': '192.0.2.1' })
     expect([response.status, await outcome(response)]).toEqual([429, 'resource_exhausted'])
     expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0)
   })
@@ -264,59 +279,66 @@ describe('other failures are', () => {
     ['not a message', '\u0007\u0007\u0007', { 'content-type': 'application/proto' }],
     ['too large', `{"runnerId":"${'x'.repeat(32 * 1024)}"}`, {}],
   ])('invalid_argument for a message that is %s', async (_, body, more) => {
-    const door = await makeWorkloadDoor([issuer])
-    const response = await post(door, await issuer.token(door.seconds()), body, more as Record<string, string>)
+    const controlPlane = await makeControlPlane([issuer])
+    const response = await post(
+      controlPlane,
+      await issuer.token(controlPlane.seconds()),
+      body,
+      more as Record<string, string>,
+    )
     expect([response.status, await outcome(response)]).toEqual([400, 'invalid_argument'])
-    expect((await door.eventOf(response))?.reason).toMatch(/^body_/)
+    expect((await controlPlane.eventOf(response))?.reason).toMatch(/^body_/)
     expect(issuer.count()).toBe(0)
   })
 
   test('unimplemented for a compressed message, 415 for another media type', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    const token = await issuer.token(door.seconds())
-    expect(await outcome(await post(door, token, '{}', { 'content-encoding': 'gzip' }))).toBe('unimplemented')
-    expect((await post(door, token, '{}', { 'content-type': 'text/plain' })).status).toBe(415)
-    expect((await post(door, token, '{}', { 'content-type': 'application/grpc' })).status).toBe(415)
+    const controlPlane = await makeControlPlane([issuer])
+    const token = await issuer.token(controlPlane.seconds())
+    expect(await outcome(await post(controlPlane, token, '{}', { 'content-encoding': 'gzip' }))).toBe('unimplemented')
+    expect((await post(controlPlane, token, '{}', { 'content-type': 'text/plain' })).status).toBe(415)
+    expect((await post(controlPlane, token, '{}', { 'content-type': 'application/grpc' })).status).toBe(415)
   })
 
   test('invalid_argument over http', async () => {
-    const door = await makeWorkloadDoor([issuer])
+    const controlPlane = await makeControlPlane([issuer])
     const request = new Request(URL.replace('https:', 'http:'), {
       method: 'POST',
       body: '{}',
-      headers: headersWith(await issuer.token(door.seconds())),
+      headers: headersWith(await issuer.token(controlPlane.seconds())),
     })
-    const response = await door.send(request)
+    const response = await controlPlane.send(request)
     expect(await outcome(response)).toBe('invalid_argument')
-    expect(await door.eventOf(response)).toMatchObject({ reason: 'https_only' })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'https_only' })
   })
 
   test('404 for another method and another procedure', async () => {
-    const door = await makeWorkloadDoor([issuer])
-    expect((await door.send(new Request(URL))).status).toBe(404)
+    const controlPlane = await makeControlPlane([issuer])
+    expect((await controlPlane.send(new Request(URL))).status).toBe(404)
     const other = new Request(URL.replace('/Enroll', '/Renew'), { method: 'POST', body: '{}' })
-    expect((await door.send(other)).status).toBe(404)
+    expect((await controlPlane.send(other)).status).toBe(404)
   })
 })
 
 test('a projected token and a runner token open no page that is for operators', async () => {
-  const door = await makeWorkloadDoor([issuer])
-  const { token } = await door.mint('runner')
+  const controlPlane = await makeControlPlane([issuer])
+  const { token } = await controlPlane.mint('runner')
   for (const path of ['/fleet', '/fleet.json', '/metrics']) {
-    for (const bearer of [token, await issuer.token(door.seconds())]) {
+    for (const bearer of [token, await issuer.token(controlPlane.seconds())]) {
       const request = new Request(`https://muster.example.com${path}`, { headers: headersWith(bearer) })
-      expect((await door.send(request)).status).toBe(404)
+      expect((await controlPlane.send(request)).status).toBe(404)
     }
   }
 })
 
 test('no answer and no event holds the token', async () => {
-  const door = await makeWorkloadDoor([issuer])
-  const { token } = await door.mint('bootstrap')
-  for (const secret of [token, await issuer.token(door.seconds(), { claims: { aud: 'x' } })]) {
-    const response = await post(door, secret)
+  const controlPlane = await makeControlPlane([issuer])
+  const { token } = await controlPlane.mint('bootstrap')
+  for (const secret of [token, await issuer.token(controlPlane.seconds(), { claims: { aud: 'x' } })]) {
+    const response = await post(controlPlane, secret)
     const said =
-      (await response.text()) + JSON.stringify(await door.eventOf(response)) + JSON.stringify([...response.headers])
+      (await response.text()) +
+      JSON.stringify(await controlPlane.eventOf(response)) +
+      JSON.stringify([...response.headers])
     expect(said).not.toContain(secret.slice(-40))
     expect(said).not.toContain(secret.slice(0, 40))
   }

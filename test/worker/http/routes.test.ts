@@ -1,4 +1,4 @@
-// Which paths and methods the control plane serves, to the letter: nothing else leads to a route.
+// Tests which paths and methods the control plane serves, and that it serves no others.
 import { createExecutionContext, env, waitOnExecutionContext } from 'cloudflare:test'
 import { expect, test } from 'vitest'
 import { compose } from '../../../src/worker/compose.ts'

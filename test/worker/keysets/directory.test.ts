@@ -1,4 +1,4 @@
-// The KeyDirectory's work in a real Durable Object: how often it asks issuers, what it keeps, what it lets be used.
+// Tests the key directory in a real Durable Object: how often it asks issuers, and which keys it keeps and serves.
 import { env, evictDurableObject, runInDurableObject } from 'cloudflare:test'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'

@@ -1,4 +1,4 @@
-// The Durable Object class: where it fetches from, and what it leaves in KV.
+// Tests the Durable Object class KeyDirectory: where it fetches from, and what it writes to KV.
 import { env, runInDurableObject } from 'cloudflare:test'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
@@ -85,7 +85,7 @@ describe('KV', () => {
   })
 })
 
-test('what the fleet page shows is told without a fetch', async () => {
+test('the state for the fleet page is answered without a fetch', async () => {
   const issuer = await makeIssuer('https://a.example.com')
   const outside = vi.spyOn(globalThis, 'fetch')
   const answers = await inObject([clusterWith({ issuer: issuer.issuer })], {}, (object) => object.answers())

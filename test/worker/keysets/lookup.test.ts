@@ -1,4 +1,4 @@
-// How an isolate comes by a key: what it asks of KV and of the object, counted; and what it believes of KV.
+// Tests how the Worker looks up a key: its calls to KV and to the KeyDirectory, and which snapshots it accepts from KV.
 import { env } from 'cloudflare:test'
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -227,7 +227,7 @@ describe('a cluster that cannot be used', () => {
     expect(questions).toHaveLength(2)
   })
 
-  test('in which no key can be used is told as that, not as a failed proof', async () => {
+  test('in which no key can be used is reported as that, not as a failed proof', async () => {
     answers.set('a', { snapshot: await snapshotOf({ keys: [] }), refetchAt: at(START + 5 * MINUTE) })
     expect(await makeIsolate()(a)).toMatchObject(refused('keys_none_usable'))
   })

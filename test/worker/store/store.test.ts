@@ -1,4 +1,4 @@
-// The tables: what one statement decides stays decided, and a flood fills nothing.
+// Tests the tables: statements that decide by themselves, and limits on what a flood of requests can fill.
 import { env } from 'cloudflare:test'
 import { getTableConfig } from 'drizzle-orm/sqlite-core'
 import { expect, test } from 'vitest'

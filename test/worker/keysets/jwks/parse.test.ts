@@ -1,4 +1,4 @@
-// Key sets and discovery documents as they are found in the world: what is used of them, and what is not.
+// Tests the readers of key sets and discovery documents on real and broken ones: which keys are used, which are not.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { decodeBase64url, encodeBase64url } from '../../../../src/protocol/bytes.ts'

@@ -1,4 +1,4 @@
-// The whole Worker before fake issuers, with what it asks of KV, of the KeyDirectory and of D1 counted.
+// The whole Worker with fake issuers; counts its calls to KV, to the KeyDirectory and to D1.
 import { createExecutionContext, env, waitOnExecutionContext } from 'cloudflare:test'
 import { createCa } from '../../../src/cli/ca/create.ts'
 import { ok } from '../../../src/protocol/result.ts'
@@ -24,19 +24,19 @@ export interface Calls {
   d1: number
 }
 
-export interface DoorOptions {
+export interface ControlPlaneOptions {
   /** Of each issuer's cluster, in order; names are `c0`, `c1`, … */
   readonly clusters?: readonly Partial<Cluster>[]
   readonly trust?: Partial<CompiledTrust>
   readonly env?: Partial<Env>
 }
 
-let doors = 0
+let made = 0
 const database = openDatabase(env.DB)
 
-export async function makeWorkloadDoor(issuers: readonly FakeIssuer[], options: DoorOptions = {}) {
-  // Each door has hours of its own: refusals are recorded at so many a minute.
-  let now: EpochMilliseconds = epochMilliseconds(Date.UTC(2026, 10, 29, 12 * ++doors))
+export async function makeControlPlane(issuers: readonly FakeIssuer[], options: ControlPlaneOptions = {}) {
+  // Each control plane has hours of its own: refusals are recorded at so many a minute.
+  let now: EpochMilliseconds = epochMilliseconds(Date.UTC(2026, 10, 29, 12 * ++made))
   const clock = () => now
   const calls: Calls = { kv: 0, directory: 0, d1: 0 }
   const clusters = issuers.map(({ issuer }, i) => clusterWith({ name: `c${i}`, issuer, ...options.clusters?.[i] }))
@@ -139,7 +139,7 @@ export async function makeWorkloadDoor(issuers: readonly FakeIssuer[], options: 
   }
 }
 
-export type WorkloadDoor = Awaited<ReturnType<typeof makeWorkloadDoor>>
+export type ControlPlane = Awaited<ReturnType<typeof makeControlPlane>>
 
 /** Storage of an object, for tests that are not about storage. */
 function inMemory(): SyncKvStorage {

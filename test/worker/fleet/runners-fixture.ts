@@ -1,4 +1,4 @@
-// A Worker with a CA of its own and runners that talk to it, all in the time and by the trust file of `world`.
+// A Worker with a CA of its own and runners that talk to it, by the clock and the trust file of `deployment`.
 import 'reflect-metadata'
 import { createExecutionContext, env, runInDurableObject, waitOnExecutionContext } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
@@ -15,8 +15,8 @@ import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
 import { insertToken } from '../../../src/worker/store/tokens.ts'
 import { forgeCa, forgeLeaf, type Issuer, type LeafOptions, pem } from '../../fakes/ca-forge.ts'
+import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester, type Requester } from '../../fakes/requester.ts'
-import { world } from '../../fakes/world.ts'
 
 export const db = openDatabase(env.DB)
 export const ORIGIN = 'https://muster.example.com'
@@ -48,7 +48,7 @@ export function musterUnder(
     CA_PREVIOUS: previous.map(({ pem }) => pem).join(''),
     ...changed,
   }
-  const worker = compose(world.trust, DEPLOYED, world.clock)
+  const worker = compose(deployment.trust, DEPLOYED, deployment.clock)
 
   async function fetch(request: Request): Promise<Response> {
     const context = createExecutionContext()
@@ -75,7 +75,11 @@ export function musterUnder(
     renewalBody,
     bindings,
     cron: (cron = '* * * * *') =>
-      worker.scheduled({ cron, scheduledTime: world.clock(), noRetry: () => {} }, bindings, createExecutionContext()),
+      worker.scheduled(
+        { cron, scheduledTime: deployment.clock(), noRetry: () => {} },
+        bindings,
+        createExecutionContext(),
+      ),
     async enroll(attestation: object): Promise<Identity & EnrollAnswer> {
       const requester = await makeRequester()
       const { status, json } = await post('/api/enroll', enrollBody(requester, attestation))
@@ -97,26 +101,26 @@ export async function sign(keys: CryptoKeyPair, text: string): Promise<Uint8Arra
 
 export type Muster = ReturnType<typeof musterUnder>
 
-const years = (n: number) => new Date(world.clock() + n * 365 * 24 * 3_600_000)
+const years = (n: number) => new Date(deployment.clock() + n * 365 * 24 * 3_600_000)
 
-/** A root and an issuing certificate under it, valid around `world`'s time. */
+/** A root and an issuing certificate under it, valid around `deployment`'s time. */
 export async function makeIssuers(): Promise<{ root: Issuer; issuer: Issuer }> {
   const validity = { notBefore: years(-1), notAfter: years(10) }
   const root = await forgeCa(validity)
   return { root, issuer: await forgeCa({ ...validity, issuer: root }) }
 }
 
-/** A Muster of this file's own, and the clock of `world` at a whole second. */
+/** A Muster of this file's own, and the clock of `deployment` at a whole second. */
 export async function startMuster() {
-  world.setTime(Math.ceil(Date.now() / 1000) * 1000)
+  deployment.setTime(Math.ceil(Date.now() / 1000) * 1000)
   const issuers = await makeIssuers()
   return { ...issuers, muster: musterUnder(issuers.issuer, issuers.root) }
 }
 
 export async function mint(kind: TokenKind = 'bootstrap', runnerId: string | null = null, tenant = 'acme') {
   const token = mintToken(kind)
-  const createdAt = toEpochSeconds(world.clock())
-  const id = uuidv7(world.clock())
+  const createdAt = toEpochSeconds(deployment.clock())
+  const id = uuidv7(deployment.clock())
   const expiresAt = addSeconds(createdAt, seconds(3600))
   await insertToken(db, { id, hash: await hashToken(token), kind, tenant, runnerId, createdAt, expiresAt })
   return { token, id }
@@ -131,9 +135,9 @@ export const reasonOf = async ({ json }: Answered) => (await findEvent(db, Strin
 export const serialOf = ({ certificate }: Pick<Identity, 'certificate'>) =>
   new X509Certificate(certificate).serialNumber
 
-export const now = () => toEpochSeconds(world.clock())
+export const now = () => toEpochSeconds(deployment.clock())
 /** So many seconds from now. */
-export const at = (seconds: number) => new Date(world.clock() + seconds * 1000)
+export const at = (seconds: number) => new Date(deployment.clock() + seconds * 1000)
 
 /** Lets an object end what it does behind its answers. */
 export const settled = (enrollmentId: string) =>
@@ -144,7 +148,7 @@ export async function provisionedBy(
   issuer: Issuer,
   options: LeafOptions & { readonly id?: string } = {},
 ): Promise<Identity & { readonly id: string }> {
-  const id = options.id ?? uuidv7(world.clock())
+  const id = options.id ?? uuidv7(deployment.clock())
   const { keys, der } = await forgeLeaf(issuer, {
     subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [id] }],
     notBefore: at(-3600),
@@ -161,14 +165,17 @@ export function headerOf({ certificate }: Pick<Identity, 'certificate'>): string
   return formatClientCert(der)
 }
 
-export interface Knocking {
+export interface UpgradeRequest {
   readonly tls?: string
   readonly headers?: Record<string, string>
   readonly url?: string
 }
 
-/** An upgrade with whatever proofs; the socket, accepted, or the problem. */
-export async function knock(muster: Muster, { tls, headers = {}, url }: Knocking): Promise<Tunnel | Answered> {
+/** Sends an upgrade request with whatever proofs. Answers the accepted socket, or the problem document. */
+export async function requestUpgrade(
+  muster: Muster,
+  { tls, headers = {}, url }: UpgradeRequest,
+): Promise<Tunnel | Answered> {
   const cf = tls === undefined ? {} : { tlsClientAuth: { certPresented: '1', certRFC9440: tls, certVerified: 'NONE' } }
   const init = { headers: { upgrade: 'websocket', ...headers }, cf } as RequestInit
   const response = await muster.fetch(new Request(url ?? `${ORIGIN}/api/tunnel`, init))
@@ -177,7 +184,7 @@ export async function knock(muster: Muster, { tls, headers = {}, url }: Knocking
 }
 
 export async function connect(muster: Muster, identity: Identity): Promise<Tunnel> {
-  const tunnel = await knock(muster, { tls: headerOf(identity) })
+  const tunnel = await requestUpgrade(muster, { tls: headerOf(identity) })
   if (!(tunnel instanceof Tunnel)) throw new Error(JSON.stringify(tunnel))
   return tunnel
 }

@@ -1,4 +1,4 @@
-// Identities that live on, from outside: through a real expiry, a kill -9, a ban and a rotation of the CA.
+// Tests identities on a running edge through a real expiry, a kill -9, a ban and a rotation of the CA.
 
 import { X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -109,10 +109,10 @@ describe('on one edge with a CA of ours', () => {
       [['unban', '--tenant', 'globex'], '"globex"'],
       [['drain', '--runner-id', 'nobody'], '"nobody"'],
     ]
-    for (const [args, told] of refusals) {
+    for (const [args, message] of refusals) {
       const { code, stderr, stdout } = await edge.muster(...args)
       expect([code, stdout, stderr.trim().split('\n').length], stderr).toEqual([1, '', 1])
-      expect(stderr).toContain(told)
+      expect(stderr).toContain(message)
     }
   })
 

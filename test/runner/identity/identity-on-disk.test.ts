@@ -1,4 +1,4 @@
-// What a runner finds on its disk: identity files in every state that a crash, a copy or an operator leaves behind, and
+// Tests what a runner does with the files on its disk: identity files in every state that a crash, a copy or an operator leaves behind, and
 // provisioned certificates that are replaced under it.
 
 import { createPrivateKey } from 'node:crypto'

@@ -1,4 +1,4 @@
-// The time and the trust file that the objects of enrollments see, and a Worker that sees the same; tests change both.
+// The clock and the trust file of the Worker under test and of its Durable Objects; a test may change both.
 import { type Clock, type EpochMilliseconds, epochMilliseconds } from '../../src/protocol/time.ts'
 import type { CompiledTrust } from '../../src/trust/compiled.ts'
 import { trustWith } from './trust.ts'
@@ -9,16 +9,16 @@ const state: { trust: CompiledTrust; now: EpochMilliseconds | null } = { trust: 
 const trust = new Proxy(state.trust, { get: (_, name) => Reflect.get(state.trust, name) })
 const clock: Clock = () => state.now ?? epochMilliseconds(Date.now())
 
-export const world = {
+export const deployment = {
   trust,
   clock,
-  deploy: (changes: Partial<CompiledTrust>): void => {
+  setTrust: (changes: Partial<CompiledTrust>): void => {
     state.trust = trustWith(changes)
   },
   setTime: (milliseconds: number): void => {
     state.now = epochMilliseconds(milliseconds)
   },
-  pass: (seconds: number): void => {
+  advance: (seconds: number): void => {
     state.now = epochMilliseconds(clock() + seconds * 1000)
   },
 }

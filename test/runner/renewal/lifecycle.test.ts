@@ -1,4 +1,4 @@
-// The life of one runner against a control plane that answers as told, with time that passes as told.
+// Tests the lifecycle of one runner against a fake control plane with scripted answers and a fake clock.
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -510,9 +510,9 @@ describe('clocks', () => {
     plane.issuing.clock = () => harness.clocks.wall + 2 * HOUR
     await harness.pass(12 * MINUTE)
     expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
-    const told = harness.lines.filter(({ skewSeconds }) => skewSeconds !== undefined)
-    expect(told).toHaveLength(1)
-    expect(told[0]).toMatchObject({ level: 'warn', skewSeconds: 7200 })
+    const warnings = harness.lines.filter(({ skewSeconds }) => skewSeconds !== undefined)
+    expect(warnings).toHaveLength(1)
+    expect(warnings[0]).toMatchObject({ level: 'warn', skewSeconds: 7200 })
     expect(harness.agent.unready).toBeNull()
   })
 })

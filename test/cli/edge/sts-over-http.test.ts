@@ -1,3 +1,5 @@
+// Tests the call to STS from a Worker in workerd against a real HTTP server. What workerd sends differs from what a
+// Request object says, so the server verifies the signature of the octets that arrive.
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare'
@@ -5,9 +7,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { type FakeKey, fakeSts, type Signing, signEvidence } from '../../fakes/sts.ts'
 import { type StsServer, serveSts } from '../../fakes/sts-server.ts'
-
-// What workerd puts on the wire differs from what a Request object says: here AWS's part is played by a server that
-// sees only the wire, and verifies the signature on it.
 
 const key: FakeKey = {
   accessKeyId: 'ASIAEXAMPLEKEYID0001',
@@ -58,7 +57,7 @@ async function appraise(signing: Partial<Signing> = {}): Promise<unknown> {
   const at = Date.now()
   const evidence = await signEvidence({ key, nonce, at, ...signing })
   const body = JSON.stringify({ evidence, now: toEpochSeconds(systemClock()) })
-  const answer = await miniflare.dispatchFetch('http://door/', { method: 'POST', body })
+  const answer = await miniflare.dispatchFetch('http://worker/', { method: 'POST', body })
   return answer.json()
 }
 
