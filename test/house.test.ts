@@ -205,7 +205,7 @@ function circles(arrows: ReadonlyMap<string, readonly string[]>): string[] {
   return [...arrows.keys()].filter(leadsBack)
 }
 
-test('no file and no room leads back to itself, not even by a type', () => {
+test('no circular imports between files or rooms, not even of types', () => {
   expect(circles(new Map(files.map((file) => [file.path, importedBy(file)])))).toEqual([])
   const rooms = Map.groupBy(files, ({ path }) => roomOf(path))
   const arrows = [...rooms].map(([room, inside]) => {
@@ -217,13 +217,13 @@ test('no file and no room leads back to itself, not even by a type', () => {
 
 const isIn = (path: string, place: string): boolean => path.startsWith(`${place}/`) || path === `${place}.ts`
 
-test('a package stays behind its fence', () => {
+test('a package is imported only where FENCES allows it', () => {
   const escaped = ({ path, imports }: SourceFile): string[] =>
     imports.map(packageOf).filter((name) => FENCES[name]?.some((place) => isIn(path, place)) === false)
   expect(faults(escaped)).toEqual([])
 })
 
-test('a fence is of a package that is used in each of its places', () => {
+test('FENCES lists only places where the package is used', () => {
   const unused = Object.entries(FENCES).flatMap(([name, places]) =>
     places
       .filter((place) => !files.some(({ path, imports }) => isIn(path, place) && imports.map(packageOf).includes(name)))
@@ -236,7 +236,7 @@ test('a file has at most 300 lines', () => {
   expect(faults(({ text }) => (text.split('\n').length > 301 ? ['too long'] : []))).toEqual([])
 })
 
-test('a file opens with what is in it', () => {
+test('a file opens with a comment that says what is in it', () => {
   const opens = /^(\/\/|\/\*\*?) ?\S/
   expect(faults(({ text }) => (opens.test(text.replace(/^#!.*\n/, '')) ? [] : ['does not say it']))).toEqual([])
 })
@@ -248,7 +248,7 @@ test('a file has no default export, unless it is an entry file of the Worker', (
   expect(files.filter(isDefault).map(({ path }) => path)).toEqual([])
 })
 
-test('a file passes no exports on', () => {
+test('a file re-exports nothing', () => {
   expect(faults(({ text }) => text.match(/^export (?:type )?(?:\*|\{[^}]*\} from)/gm) ?? [])).toEqual([])
 })
 
@@ -266,7 +266,7 @@ test('a file is called after what is in it, and so is what it exports', () => {
   expect(faults(emptyWords)).toEqual([])
 })
 
-test('a file exports no value that nobody takes', () => {
+test('a file exports no value that is not used', () => {
   const entries = [...WORKER_ENTRIES, 'runner/index.ts']
   const takers = new Map<string, number>()
   for (const { text } of users)
@@ -285,12 +285,12 @@ test('a file is imported by its name', () => {
 const deciding = (file: SourceFile, faultsOf: (file: SourceFile) => readonly string[]): readonly string[] =>
   DECIDING.includes(file.path.split('/')[0] ?? '') ? faultsOf(file) : []
 
-test('what decides knows no Node', () => {
+test('code that decides uses nothing of Node', () => {
   const ofNode = ({ imports }: SourceFile) => imports.filter((specifier) => specifier.startsWith('node:'))
   expect(faults((file) => deciding(file, ofNode))).toEqual([])
 })
 
-test('what decides knows no pattern', () => {
+test('code that decides uses no regular expression', () => {
   const pattern = /\bRegExp\b|\.(?:match|matchAll|test|search)\(|[=(,:?]\s*\/(?![/*])/g
   const patterns = ({ path, text }: SourceFile) => (WORDING.includes(path) ? [] : (codeOf(text).match(pattern) ?? []))
   expect(faults((file) => deciding(file, patterns))).toEqual([])
@@ -320,7 +320,7 @@ test('no two test files have one name', () => {
   expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([])
 })
 
-test('tests lie in rooms of the house; those of all rooms together, of the fakes and of the house itself in their own', () => {
+test('tests lie in folders named after the rooms; end-to-end tests and fakes have their own', () => {
   const elsewhere = tests.map(dirname).filter((folder) => !['.', 'end-to-end', 'fakes'].includes(folder))
   expect(elsewhere.filter((folder) => !existsSync(join(SRC, folder)))).toEqual([])
 })
@@ -350,7 +350,7 @@ test('the inspection of what the CA made shares no code with what made it', () =
     expect(reached).not.toContain(maker)
 })
 
-test('the Worker takes nothing of the compiler of the trust file along', () => {
+test('the Worker imports nothing of the compiler of the trust file', () => {
   const taken = [...reachedFrom('worker/index.ts')].filter((path) => /^trust\/[^/]+$/.test(path))
   expect(taken.toSorted()).toEqual(
     ['bans', 'compiled', 'decide', 'grammar', 'reauthorize'].map((name) => `trust/${name}.ts`),
@@ -448,7 +448,7 @@ test('the deployed Worker is not the one that development uses', () => {
 
 const pages = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`)]
 
-test('no page leads to what is not there', () => {
+test('no page has a dead link', () => {
   const dead = pages.flatMap((page) =>
     [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)]
       .map(([, link]) => link ?? '')

@@ -40,7 +40,7 @@ async function mint(edge: RunningEdge): Promise<string> {
   return JSON.parse(minted.stdout).id
 }
 
-test('tokens are there after SIGTERM and after kill -9, and nothing runs on', async () => {
+test('tokens persist after SIGTERM and after kill -9, and no process is left', async () => {
   const persistTo = join(scratch, 'state')
   const first = await startEdgeProcess({ persistTo })
   const id = await mint(first)
@@ -90,13 +90,13 @@ describe('an edge that runs', () => {
     })
   })
 
-  test('keeps its keys, and the way to its state, to its owner', () => {
+  test('keeps its keys and its state readable for its owner alone', () => {
     for (const file of ['ca.key.pem', 'tls.key.pem', 'edge.json']) {
       expect(statSync(join(edge.persistTo, 'muster', file)).mode & 0o077).toBe(0)
     }
   })
 
-  test('lets no second one on its state', async () => {
+  test('refuses a second one on its state', async () => {
     const { code, stderr } = await spawnMuster([
       'dev',
       '--port',
@@ -112,7 +112,7 @@ describe('an edge that runs', () => {
   })
 })
 
-test('a development CA that is no pair any more is replaced, and that is said', async () => {
+test('a development CA whose key and certificate do not match is replaced, with a message', async () => {
   const state = stateFolder(join(scratch, 'damaged'))
   const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
   const first = await developmentCa(state)
@@ -142,7 +142,7 @@ test('a signal ends the start at once, with nothing left', async () => {
   await next.stop()
 })
 
-test('the demonstration boots a runner that gets ready, and takes it along at the end', async () => {
+test('the demonstration boots a runner that gets ready, and ends it with itself', async () => {
   const edge = await startEdgeProcess({}, ['--demo'])
   while (!edge.lines.some((line) => JSON.parse(line).state === 'ready')) await sleep(20)
   const children = childrenOf(edge.pid)

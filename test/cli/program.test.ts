@@ -80,7 +80,7 @@ describe.concurrent('as a process', () => {
   })
 })
 
-test('a reader that has read enough is no mistake, a full disk is', () => {
+test('a closed pipe is no error, a full disk is', () => {
   const schema = `"${process.execPath}" src/cli/main.ts trust schema`
   const run = (line: string) => spawnSync('/bin/sh', ['-c', line], { cwd: PROJECT, encoding: 'utf8' })
   expect(run(`{ ${schema}; echo $? >&2; } | true`).stderr).toBe('0\n')

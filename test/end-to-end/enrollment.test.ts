@@ -79,7 +79,7 @@ test('a certificate of the local edge passes OpenSSL for client and server use',
 })
 
 describe('explain', () => {
-  test('tells apart what the caller cannot', async () => {
+  test('shows the reasons that the caller does not see', async () => {
     const [used, revoked, expired] = await Promise.all([mint(), mint(), mint('--ttl', '1s')])
     await enroll(await makeRequester(), used.token)
     expect((await edge.muster('token', 'revoke', revoked.id)).code).toBe(0)

@@ -99,7 +99,7 @@ describe('on one edge with a CA of ours', () => {
     tunnel.socket.close()
   })
 
-  test('whom to cut off must be named right, and is refused in one line', async () => {
+  test('wrong arguments of ban, unban and drain are refused in one line', async () => {
     const refusals: [string[], string][] = [
       [['ban'], 'name exactly one of'],
       [['ban', '--tenant', 'acme', '--runner-id', 'a'], 'name exactly one of'],

@@ -55,7 +55,7 @@ test('it stalls until it is given up or released', async () => {
   expect((await late).status).toBe(200)
 })
 
-test('several of them answer for their own addresses, and nobody for the rest', async () => {
+test('several of them answer for their own addresses, and none for others', async () => {
   const { fetch, strays } = fetchFrom(await makeIssuer(ISSUER), await makeIssuer('https://b.example.com'))
   expect((await fetch('https://b.example.com/.well-known/openid-configuration')).status).toBe(200)
   await expect(fetch('https://c.example.com/')).rejects.toThrow(TypeError)

@@ -49,19 +49,19 @@ test('a link in its place is replaced and what it led to is untouched', () => {
   expect(readFileSync(join(folder, 'identity.json'), 'utf8')).toBe('ours')
 })
 
-test('one that cannot be renamed into its place leaves nothing behind', () => {
+test('a failed rename leaves no file behind', () => {
   mkdirSync(join(folder, 'identity.json/full'), { recursive: true })
   expect(() => writeAtomically(join(folder, 'identity.json'), 'text')).toThrow(/EISDIR|ENOTEMPTY/)
   expect(readdirSync(folder)).toEqual(['identity.json'])
 })
 
-test('a trial writes nothing that stays, and fails where a write would', () => {
+test('a trial write leaves no file, and fails where a write would', () => {
   tryWriting(join(folder, 'identity.json'))
   expect(readdirSync(folder)).toEqual([])
   expect(() => tryWriting(join(folder, 'missing/identity.json'))).toThrow('ENOENT')
 })
 
-test('what a killed process left of a file is removed, and nothing else', () => {
+test('temporary files of a killed process are removed, and nothing else', () => {
   for (const name of ['a.tmp-17', 'a.tmp-18', 'ab.tmp-17', 'a']) writeFileSync(join(folder, name), '')
   removeTemporaries(join(folder, 'a'))
   expect(readdirSync(folder).sort()).toEqual(['a', 'ab.tmp-17'])

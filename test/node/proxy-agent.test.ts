@@ -107,7 +107,7 @@ describe.each([
     expect(used().asked).toEqual(['far.test:8443'])
   })
 
-  test('the proxy hears user name and password, the target does not', async () => {
+  test('the proxy gets user name and password, the target does not', async () => {
     expect(await ask('https://far.test/', env('u:p%zz:%40@'))).toMatchObject({ sni: 'far.test' })
     expect(used().asked).toEqual(['far.test:443 u:p%zz:@'])
   })
@@ -126,12 +126,12 @@ describe.each([
     expect(await ask('https://far.test/', through)).toMatch(/^far\.test: .*altnames/)
   })
 
-  test('a trailing dot is neither in the server name nor in what the proxy hears', async () => {
+  test('a trailing dot is neither in the server name nor in the CONNECT request', async () => {
     expect(await ask('https://far.test./', env())).toMatchObject({ sni: 'far.test' })
     expect(used().asked).toEqual(['far.test:443'])
   })
 
-  test('a target of an unknown CA is blamed itself', async () => {
+  test('an unknown CA of the target is reported of the target, not of the proxy', async () => {
     expect(await ask('https://far.test/', env(), proxyTls.cert)).toBe(
       'the certificate of far.test is not from a CA that this machine trusts (DEPTH_ZERO_SELF_SIGNED_CERT): if the CA is yours, set RUNNER_CA_PEM to its certificate',
     )
@@ -160,7 +160,7 @@ describe.each([
     expect(used().asked).toEqual(['far.test:443'])
   })
 
-  test('the AWS SDK goes, for each of its hosts by the rules for that host', async () => {
+  test('the AWS SDK uses the proxy by the rules for each host', async () => {
     const rules = { ...env(), NO_PROXY: 'near.test' }
     const requestHandler = new NodeHttpHandler({
       httpsAgent: new ProxyAgent(outgoing(rules)),
@@ -183,14 +183,14 @@ describe('an https proxy', () => {
     expect(secureProxy.serverNames).toEqual(['localhost', false])
   })
 
-  test('of an unknown CA is blamed itself, and hears no password', async () => {
+  test('of an unknown CA is named in the error, and gets no password', async () => {
     expect(await ask('https://far.test/', tlsProxy('u:hush@'), behind.cert)).toBe(
       `far.test: the proxy localhost:${secureProxy.port} (HTTPS_PROXY) fails in TLS: its certificate is not from a CA that this machine trusts (DEPTH_ZERO_SELF_SIGNED_CERT): if the CA is yours, set RUNNER_CA_PEM to its certificate`,
     )
     expect(secureProxy.asked).toEqual([])
   })
 
-  test('with a certificate for another name is refused before it hears anything', async () => {
+  test('with a certificate for another name is refused before it gets a request', async () => {
     const url = `https://u:hush@other.test:${secureProxy.port}`
     const complaint = await ask('https://far.test/', { HTTPS_PROXY: url })
     expect(complaint).toMatch(/^far\.test: the proxy other\.test:\d+ \(HTTPS_PROXY\) fails in TLS: .*altnames/)
@@ -227,7 +227,7 @@ describe('the hop that fails is named', () => {
     )
   })
 
-  test('a proxy that hangs up, and one that is none', async () => {
+  test('a proxy that hangs up, and a server that is not a proxy', async () => {
     proxy.answer = (socket) => socket.destroy()
     expect(await ask('https://far.test/', plainProxy())).toMatch(/\(HTTPS_PROXY\) does not answer CONNECT: /)
     const port = await listen(createTcpServer((socket) => socket.end('220 mail.test ESMTP\r\n')))
@@ -245,7 +245,7 @@ describe('the hop that fails is named', () => {
     expect(complaint).not.toContain('the proxy')
   })
 
-  test('a proxy that keeps silent ends with the attempt, its connection closed', async () => {
+  test('a proxy that does not answer: the attempt ends and its connection is closed', async () => {
     const closed = Promise.withResolvers<void>()
     proxy.answer = (socket: Socket) => socket.resume().on('end', () => closed.resolve())
     expect(await ask('https://far.test/', plainProxy(), null, 300)).toBe(

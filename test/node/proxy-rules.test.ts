@@ -64,7 +64,7 @@ describe('the URL of the proxy', () => {
     }
   })
 
-  test('is not looked at where nothing goes through a proxy', () => {
+  test('is not parsed when no connection uses a proxy', () => {
     expect(asked(FAR, { ALL_PROXY: 'socks5://proxy.test', NO_PROXY: '*' })).toBe('direct')
   })
 })

@@ -51,7 +51,7 @@ describe('JSON', () => {
     expect(read(text)).toEqual({ ok: false, error: 'the body is not JSON in UTF-8' })
   })
 
-  test('a key in a fault is written so that it steers no terminal and turns no text around', () => {
+  test('a key in a fault is escaped: no control characters, no change of text direction', () => {
     for (const c of ['\u009b', '\u202e', '\u2066', '\u007f', '\ufeff']) {
       const reading = read(`{"${c}31m":1,"${c}31m":2}`)
       expect(reading.ok || isPrintable(reading.error)).toBe(true)

@@ -57,7 +57,7 @@ describe('the package', () => {
     }
   })
 
-  test('gives the runner to a program that imports it', async () => {
+  test('exports the runner as a library', async () => {
     const { Runner } = await import(join(built, 'runner/index.js'))
     const runner = new Runner({ env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 't' } })
     await runner.start()

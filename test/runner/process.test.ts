@@ -168,7 +168,7 @@ describe('against the local edge', () => {
     expect(runner.text.join('\n')).not.toContain(readFileSync(path, 'utf8').trim())
   })
 
-  test('AWS vouches for it by a request that it signed, and no part of the credentials is logged', async () => {
+  test('it enrolls by a signed STS request, and no part of the credentials is logged', async () => {
     const [key] = sts.keys
     const runner = run({
       ...overTls(),
@@ -274,7 +274,7 @@ describe('against a fake control plane with scripted answers', () => {
     expect(await other.exited).toBe(143)
   })
 
-  test('a proxy that is none ends it with 78, and its password is nowhere', async () => {
+  test('an invalid proxy URL ends it with 78, and its password is not logged', async () => {
     const runner = run({ ...env(), all_proxy: 'socks5://user:hush@proxy.test:1080' })
     expect(await runner.exited).toBe(78)
     expect(runner.lines.at(-1)?.message).toContain('all_proxy is not the URL of an HTTP proxy')

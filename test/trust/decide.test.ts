@@ -93,7 +93,7 @@ test('the runner ID is the node of the cluster; without a node there is none', (
   expect(workloadRunnerId('a', 'n-1.b')).not.toBe(workloadRunnerId('a', 'n.1-b'))
 })
 
-test('a tenant that was removed has nobody, by any way in', () => {
+test('a tenant that was removed gets no identity, by any mode', () => {
   const removed = {
     ...CLUSTER,
     tenants: ['default', 'globex'],

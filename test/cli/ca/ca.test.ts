@@ -119,7 +119,7 @@ describe('muster ca init', () => {
 })
 
 describe('muster ca show', () => {
-  test('tells a pair with its certificates', async () => {
+  test('describes a pair with its certificates', async () => {
     const { code, stdout } = await muster('ca', 'show', '--dir', 'ca', '--json')
     expect(code).toBe(0)
     const printed = JSON.parse(stdout)

@@ -142,7 +142,7 @@ describe('identity.json', () => {
     expect(harness.text.join('')).not.toMatch(/PRIVATE|MIGH/)
   })
 
-  test('past its window is set aside, and without a token that is said at once', async () => {
+  test('past its renewal window is set aside; without a token the runner says so at once', async () => {
     const folder = folderWith(good)
     const harness = await boot({ RUNNER_IDENTITY_DIR: folder }, undefined, 22 * MINUTE)
     expect(harness.exit).toEqual({
@@ -222,7 +222,7 @@ describe('a provisioned certificate', () => {
   }
   const WITHOUT_ENROLLMENT = { RUNNER_ENROLL_URL: '', RUNNER_TUNNEL_URL: 'wss://muster.test' }
 
-  test('wins over all else: its boot line, the variables that it overrides, no enrollment, no persisted identity', async () => {
+  test('takes precedence: its boot line, the variables that it overrides, no enrollment, no persisted identity', async () => {
     const folder = write(await provision(30))
     const identityDir = scratchDir()
     const harness = await boot(
@@ -275,7 +275,7 @@ describe('a provisioned certificate', () => {
     expect(harness.exit).toEqual({ exitCode: 78, messages: ['RUNNER_CA_PEM is not a certificate in PEM'] })
   })
 
-  test('needs somewhere to go', async () => {
+  test('without an enroll or tunnel URL is a mistake', async () => {
     const harness = await boot({ RUNNER_ENROLL_URL: '' }, write(await provision(30)))
     expect(harness.exit).toEqual({
       exitCode: 78,

@@ -172,7 +172,7 @@ describe('TLS', () => {
     expect(proxy.asked).toHaveLength(1)
   })
 
-  test('through a proxy that refuses says which', async () => {
+  test('names the proxy that refuses', async () => {
     const proxy = await startProxy()
     proxy.answer = (socket) => socket.end('HTTP/1.1 407 No\r\n\r\n')
     expect(await say('https://far.test/api/enroll', { ...directly, rules: through(proxy) }, 5000)).toMatch(
@@ -235,7 +235,7 @@ describe('TLS', () => {
       expect(verify('sha256', Buffer.from(text), { key: leaf.publicKey, dsaEncoding: 'ieee-p1363' }, signed)).toBe(true)
     })
 
-    test('with a certificate that TLS does not take has failed, and throws nothing', async () => {
+    test('with a certificate that TLS cannot load fails without an exception', async () => {
       const chain = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
       const network = { ...directly, extraRoots: () => root }
       const connectTunnel = dialer(new URL(plane.url), network, poster(network), 'build-7')
@@ -273,7 +273,7 @@ describe('TLS', () => {
       await closed.promise
     })
 
-    test('tells a refusal by its code', async () => {
+    test('reports a refusal with its code', async () => {
       plane.onUpgrade = () => problem(403, 'banned')
       expect(await dial()).toMatchObject({ error: { status: 403, problem: { code: 'banned' } } })
       plane.onUpgrade = () => ({ status: 502, body: '<html>' })
@@ -298,7 +298,7 @@ describe('TLS', () => {
       })
     })
 
-    test('tells why it closed, hears a drain, and takes anything else for a protocol error', async () => {
+    test('reports why it closed, accepts a drain, and treats any other frame as a protocol error', async () => {
       const dialed = await dial()
       if (!dialed.ok) throw new Error('not open')
       let drained = 0
@@ -343,7 +343,7 @@ describe('an open tunnel', () => {
     vi.useRealTimers()
   })
 
-  test('that nobody answers any more is given up within thirty seconds', async () => {
+  test('whose pings are not answered is closed within thirty seconds', async () => {
     const { sent, code } = openTunnel()
     await vi.advanceTimersByTimeAsync(30_000)
     expect(sent).toEqual(['ping'])
@@ -352,7 +352,7 @@ describe('an open tunnel', () => {
     expect(sent).toEqual(['ping'])
   })
 
-  test('whose pings are answered stays', async () => {
+  test('whose pings are answered stays open', async () => {
     const { sent, socket, code } = openTunnel()
     for (let second = 0; second < 600; second++) {
       const before = sent.length

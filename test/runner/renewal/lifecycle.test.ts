@@ -347,7 +347,7 @@ describe('the tunnel', () => {
     expect(harness.exit?.exitCode).toBe(77)
   })
 
-  test('let go of before the new one is ready is no gap, and nobody else’s connection', async () => {
+  test('closed by the control plane before the new one is ready is neither a gap nor a conflict', async () => {
     const harness = await ready()
     const [former] = harness.sockets
     harness.dialing = () => former?.end(4002)
@@ -357,7 +357,7 @@ describe('the tunnel', () => {
     expect(harness.messages('warn')).toEqual([])
   })
 
-  test('let go of while the new one takes long is not ready after a second, until it is', async () => {
+  test('closed while the new one is slow: not ready after a second, until the new one is open', async () => {
     const harness = await ready()
     const [former] = harness.sockets
     const answered = Promise.withResolvers<void>()
@@ -377,7 +377,7 @@ describe('the tunnel', () => {
     expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed', 'ready'])
   })
 
-  test('let go of, and the new one fails, is not ready', async () => {
+  test('closed, and the new one fails: not ready', async () => {
     const harness = await ready()
     const [former] = harness.sockets
     harness.dialing = () => former?.end(4002)

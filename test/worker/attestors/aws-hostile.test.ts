@@ -78,7 +78,7 @@ test.each(['Host', 'Content-Type', 'X-Amz-Date'])(
   },
 )
 
-test('a header called __proto__ stands for nothing', async () => {
+test('a header called __proto__ replaces no other', async () => {
   const text = JSON.stringify(await sign()).replace('"Host"', '"__proto__"')
   await refusedUnheard(JSON.parse(text), 'aws_headers')
 })
@@ -186,7 +186,7 @@ test.each([
   'cn-north-1',
   'us\u2010east\u20101',
   'constructor',
-])('a region outside the list is refused and told with the list: %j', async (region) => {
+])('a region outside the list is refused with the list of regions: %j', async (region) => {
   const { result, calls } = await appraise({ ...(await sign()), region })
   expect(result).toEqual({
     ok: false,
@@ -195,7 +195,7 @@ test.each([
   expect(calls).toHaveLength(0)
 })
 
-test('no other refusal tells the list', async () => {
+test('no other refusal names the regions', async () => {
   const { result } = await appraise(await sign({ service: 's3' }))
   expect(result).not.toHaveProperty('error.acceptedRegions')
 })

@@ -172,7 +172,7 @@ describe('a CA that does not load says which secret is wrong, and how', async ()
     expect(fault).not.toMatch(/[A-Za-z0-9+/]{25}/)
   })
 
-  test('text around the blocks and EC PARAMETERS say nothing', async () => {
+  test('text around the blocks and EC PARAMETERS are ignored', async () => {
     const parameters = pem('EC PARAMETERS', Uint8Array.of(0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07))
     const caCert = `Certificate:\n    Data:\n${issuing.pem}\n# the root\n${root.pem}the end\n`
     expect((await loadAuthority({ ...SECRETS, caCert, caKey: parameters + issuing.keyPem })).ok).toBe(true)

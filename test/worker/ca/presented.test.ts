@@ -70,7 +70,7 @@ describe('whose certificate it is', () => {
     expect(await verdictOf(der, await authorityOf(''))).toBe('certificate_invalid')
   })
 
-  test('none of another CA, whatever it copies of ours', async () => {
+  test('none of another CA, whichever fields it copies from ours', async () => {
     const twin = await forgeCa({ name: issuing.name.toString(), keyId: issuing.keyId })
     expect(twin.name.toString()).toBe(issuing.name.toString())
     for (const issuer of [twin, await forgeCa(), root]) {
@@ -108,14 +108,14 @@ describe('whose certificate it is', () => {
     expect(await verdictOf(new Uint8Array(100_000).fill(0x30))).toBe('certificate_invalid')
   })
 
-  test('the CA’s own certificates are no runner’s', async () => {
+  test('the CA’s own certificates are refused', async () => {
     for (const ca of [issuing, root, previous]) expect(await verdictOf(ca.der)).toBe('certificate_invalid')
   })
 })
 
 const uri = (value: string) => ({ type: 'url' as const, value })
 
-describe('what it must say', async () => {
+describe('its required content', async () => {
   test.each<[string, string, LeafOptions]>([
     ['accepted', 'our profile', {}],
     ['accepted', 'a trust domain of alsoTrust', { uris: ['spiffe://whystack/tenant/acme/runner'] }],

@@ -6,7 +6,7 @@ import { signatureToRaw } from '../../../src/worker/ca/signature.ts'
 import { bytesOf } from '../../fakes/ca-forge.ts'
 
 describe('ECDSA signatures', () => {
-  test('DER and r ‖ s lead back to each other', () => {
+  test('DER and r ‖ s convert to each other without loss', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 64, maxLength: 64 }), fc.nat(31), fc.nat(31), (bytes, a, b) => {
         const raw = Uint8Array.from(bytes)

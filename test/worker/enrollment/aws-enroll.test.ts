@@ -46,7 +46,7 @@ test('two tenants share one account by role', async () => {
   expect(await assumed('red-runner-2', mappings)).toBe('tenant_none')
 })
 
-test('a role and a user of one name are two', async () => {
+test('a role and a user of one name are two identities', async () => {
   const mappings = [role('red', 'runner'), user('blue', 'runner')]
   expect(await assumed('runner', mappings)).toBe('red')
   expect(await iamUser('runner', mappings)).toBe('blue')

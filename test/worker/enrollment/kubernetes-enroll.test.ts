@@ -102,8 +102,8 @@ test('every failed token gets the same answer, but for request id and time', asy
   expect(new Set(answers).size).toBe(1)
 })
 
-describe('what it costs', () => {
-  test('a token whose keys are in isolate memory asks nothing of KV, the object or D1 before the reserve step', async () => {
+describe('calls for each token', () => {
+  test('a token whose keys are in isolate memory makes no call to KV, the object or D1 before the reserve step', async () => {
     const controlPlane = await makeControlPlane([a], { trust: { kubernetesMappings: [] } })
     await controlPlane.enroll(await a.token(controlPlane.seconds()))
     Object.assign(controlPlane.calls, { kv: 0, directory: 0, d1: 0 })
@@ -113,7 +113,7 @@ describe('what it costs', () => {
     expect(controlPlane.calls).toEqual({ kv: 0, directory: 0, d1: 1 })
   })
 
-  test('40 tokens with forged kids cause one refetch, and one question to the object', async () => {
+  test('40 tokens with forged kids cause one refetch, and one call to the object', async () => {
     const controlPlane = await makeControlPlane([a])
     await controlPlane.enroll(await a.token(controlPlane.seconds()))
     const [asked, questions] = [a.count(), controlPlane.calls.directory]
@@ -125,7 +125,7 @@ describe('what it costs', () => {
     expect(controlPlane.calls.directory - questions).toBe(1)
   })
 
-  test('an unknown issuer causes no network call and no question', async () => {
+  test('an unknown issuer causes no network call and no call to the object', async () => {
     const controlPlane = await makeControlPlane([a])
     await controlPlane.enroll(
       await a.token(controlPlane.seconds(), { claims: { iss: 'https://attacker.example.com' } }),
@@ -134,7 +134,7 @@ describe('what it costs', () => {
   })
 })
 
-describe('keys that are not to be had', () => {
+describe('keys that cannot be fetched', () => {
   test('of a registered issuer that is down are 503 with Retry-After', async () => {
     a.manner = 503
     const controlPlane = await makeControlPlane([a])
@@ -213,7 +213,7 @@ describe('a live minted token with a reserved ID', () => {
     expect((await controlPlane.enroll(await a.token(controlPlane.seconds()))).status).toBe(200)
   })
 
-  test('that expired keeps nothing shut', async () => {
+  test('that expired blocks no enrollment', async () => {
     const controlPlane = await makeControlPlane([a])
     await controlPlane.mint('runner', { runnerId: 'c0/node-b', expiresAt: epochSeconds(controlPlane.seconds()) })
     expect((await controlPlane.enroll(await a.token(controlPlane.seconds()))).status).toBe(200)

@@ -252,7 +252,7 @@ describe('nobody opens one', () => {
     expect(await problem({ headers: late })).toMatchObject({ reason: 'proof_invalid' })
   })
 
-  test('whose tenant, token or self was cut off', async () => {
+  test('after a ban, or the loss of its tenant or token', async () => {
     const { token, id } = await mint()
     const identity = await muster.enroll({ mode: 'bootstrap-token', token })
     deployment.setTrust({ tenants: ['default'] })
@@ -348,7 +348,7 @@ describe('a tunnel is closed', () => {
     expect(await second.message()).toBe('pong')
   })
 
-  test('when it has said nothing and another comes', async () => {
+  test('when it has not said hello and another comes', async () => {
     const identity = await enrollByToken(muster)
     const silent = await connect(muster, identity)
     await connect(muster, identity)
@@ -400,7 +400,7 @@ describe('a tunnel is closed', () => {
     await deleteBan(db, { kind: 'runner-id', value: 'build-8' })
   })
 
-  test('by the cron once more where an old list let it back in, and then the ban is done', async () => {
+  test('by the cron once more where an old ban list let it connect again; then the ban needs no more work', async () => {
     const identity = await enrollByToken(muster)
     const ban = { kind: 'enrollment', value: identity.enrollmentId } as const
     const first = await ready(identity)

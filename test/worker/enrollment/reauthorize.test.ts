@@ -37,7 +37,7 @@ beforeEach(() => deployment.setTrust({}))
 const runners = env.ENROLLMENTS
 
 describe('reauthorization at a renewal', () => {
-  test('a tenant that was removed ends those who are in', async () => {
+  test('removing a tenant ends its enrollments', async () => {
     const identity = await enrollByToken(muster)
     deployment.setTrust({ tenants: ['default'] })
     expect(await reasonOf(await muster.renew(identity))).toBe('standing_lost')
@@ -130,7 +130,7 @@ describe('reauthorization at a renewal', () => {
       'standing_lost',
     ],
     ['a tenant that is gone', aws, { tenants: ['default', 'globex'] }, 'standing_lost'],
-  ])('%s stops those who are in', async (_, claims, after, reason) => {
+  ])('%s ends the enrollment', async (_, claims, after, reason) => {
     let identity: Identity = await enrolledBy(claims)
     identity = await muster.renew(identity)
     expect(identity).toMatchObject({ status: 200 })
@@ -138,7 +138,7 @@ describe('reauthorization at a renewal', () => {
     expect(await reasonOf(await muster.renew(identity))).toBe(reason)
   })
 
-  test('a changed issuer of the cluster stops nobody', async () => {
+  test('a changed issuer of the cluster ends no enrollment', async () => {
     const identity = await enrolledBy(pod)
     deployment.setTrust({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
     expect((await muster.renew(identity)).status).toBe(200)
@@ -158,7 +158,7 @@ describe('reauthorization at a renewal', () => {
     expect([status, json.code]).toEqual([401, 'reattestation_required'])
   })
 
-  test('reattest: off lets a platform’s word stand', async () => {
+  test('reattest: off asks for no re-attestation', async () => {
     let identity: Identity = await enrolledBy(aws)
     deployment.setTrust({ ...before, certificate: { lifetime: hours(24), reattest: null, onClone: 'end' } })
     for (let day = 0; day < 4; day++) {
@@ -169,7 +169,7 @@ describe('reauthorization at a renewal', () => {
   })
 
   test.each(['identity', 'runner-id', 'token', 'tenant', 'enrollment'] as const)(
-    'a ban by %s reaches those who are in',
+    'a ban by %s ends an enrollment',
     async (kind) => {
       const { token, id } = await mint('runner', 'banned-runner')
       const { enrollmentId, ...identity } = await muster.enroll({ mode: 'runner-token', token })
@@ -248,7 +248,7 @@ describe('a clone', () => {
 })
 
 describe('two enrollments of one runner ID', () => {
-  test('are said in the event of the second, and neither is cut', async () => {
+  test('are named in the event of the second, and both stay', async () => {
     const { token } = await mint('runner', 'shared-7')
     const enroll = async () => {
       const requester = await makeRequester()

@@ -145,7 +145,7 @@ describe('the window', () => {
     expect((await muster.renew({ certificate, keys })).json.code).toBe('attestation_invalid')
   })
 
-  test('a short life is lived through to its real end', async () => {
+  test('a short certificate renews until its real end', async () => {
     deployment.setTrust({ certificate: { lifetime: minutes(5), reattest: null, onClone: 'end' } })
     const identity = await enrollByToken(muster)
     deployment.advance(300 + 360)
@@ -156,7 +156,7 @@ describe('the window', () => {
   })
 })
 
-describe('nobody is renewed', () => {
+describe('a renewal is refused', () => {
   const serverOnly = new ExtendedKeyUsageExtension(['1.3.6.1.5.5.7.3.1'])
   const foreign = { uris: ['spiffe://elsewhere/tenant/acme/runner'] }
 

@@ -92,7 +92,7 @@ test('while its answer is lost, a runner may still connect with what it has', ()
   expect(game.connect(game.first)).toBe('accept')
 })
 
-test('a renewal that arrives twice, the second time after the tip was used, is evidence of nothing', () => {
+test('a renewal that arrives twice, the second time after the tip was used, is no evidence of a clone', () => {
   const game = play()
   const second = certificate(game.renew(game.first, 'key-a'))
   expect(game.connect(second)).toBe('accept')
@@ -102,7 +102,7 @@ test('a renewal that arrives twice, the second time after the tip was used, is e
   expect(game.connect(third)).toBe('accept')
 })
 
-test('a repeated renewal whose certificate has under half its life left is refused, and evidence of nothing', () => {
+test('a repeated renewal whose certificate has under half its life left is refused, and is no evidence of a clone', () => {
   const game = play()
   const second = certificate(game.renew(game.first, 'key-a'))
   game.connect(second)
@@ -120,7 +120,7 @@ test('a lost answer that is asked for late gives a fresh certificate for the sam
   expect(game.connect(again)).toBe('accept')
 })
 
-test('over half means over half: with half its life left a certificate is not given out again', () => {
+test('at exactly half it is too late: with half its life left a certificate is not given out again', () => {
   const game = play()
   const lost = certificate(game.renew(game.first, 'key-a'))
   const life = LIFETIME + 60
@@ -235,7 +235,7 @@ test('in every order of thief and owner, at most one of them ever uses a certifi
   expect(caught).toBeGreaterThan(1000)
 })
 
-test('a thief that asks for the stolen key itself is found out as well', () => {
+test('a thief that renews with the stolen key itself is detected as well', () => {
   const game = play()
   const second = certificate(game.renew(game.first, 'key-0', {}))
   game.pass(600)

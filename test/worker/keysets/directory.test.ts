@@ -61,7 +61,7 @@ const one = () => makeIssuer('https://one.example.com')
 const two = () => makeIssuer('https://two.example.com')
 
 describe('the first question', () => {
-  test('is answered after every registered cluster was tried', async () => {
+  test('is answered after every registered cluster was fetched', async () => {
     const [a, b] = [await one(), await two()]
     b.manner = 'refuse'
     const { open, ask } = makeObject(a, b)
@@ -185,7 +185,7 @@ describe('an unknown kid', () => {
 })
 
 describe('an issuer that fails', () => {
-  test('leaves the last good keys for 24 hours from their fetch, and not a moment more', async () => {
+  test('leaves the last good keys for 24 hours from their fetch, and no longer', async () => {
     const a = await one()
     const { open, ask, within } = makeObject(a)
     const directory = await open()
@@ -226,7 +226,7 @@ describe('an issuer that fails', () => {
     expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('usable')
   })
 
-  test('at discovery by pointing elsewhere says so', async () => {
+  test('at discovery by a foreign jwks_uri says so', async () => {
     const a = await one()
     a.discovery = { jwks_uri: 'https://169.254.169.254/keys' }
     const { open, ask, strays } = makeObject(a)

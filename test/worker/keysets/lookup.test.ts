@@ -94,7 +94,7 @@ describe('a key', () => {
     expect([reads.length, questions.length]).toEqual([2, 0])
   })
 
-  test('that KV does not have is asked of the object, once', async () => {
+  test('that KV does not have is requested from the object, once', async () => {
     answers.set('a', { snapshot: await snapshotOf() })
     const find = makeIsolate()
     expect(await find(a)).toMatchObject(usable)
@@ -102,7 +102,7 @@ describe('a key', () => {
     expect([reads.length, questions]).toEqual([1, ['a k1']])
   })
 
-  test('of a set older than 70 minutes is asked of the object', async () => {
+  test('of a set older than 70 minutes is requested from the object', async () => {
     await publish(a, await snapshotOf({ fetchedAt: at(START - 70 * MINUTE) }))
     const find = makeIsolate()
     expect(await find(a)).toMatchObject(usable)
@@ -135,7 +135,7 @@ describe('a key', () => {
 })
 
 describe('an unknown kid', () => {
-  test('is asked of the object once; then the isolate knows the cool-down', async () => {
+  test('is requested from the object once; then the isolate knows the cool-down', async () => {
     await publish(a, await snapshotOf())
     answers.set('a', { snapshot: await snapshotOf(), refetchAt: at(START + 5 * MINUTE) })
     const find = makeIsolate()
@@ -200,7 +200,7 @@ describe('a cluster that cannot be used', () => {
     expect(await find(a)).toMatchObject(usable)
   })
 
-  test('according to KV is asked of the object, which may know better', async () => {
+  test('according to KV is requested from the object, which may know better', async () => {
     await publish(a, await snapshotOf({ state: 'shared' }))
     answers.set('a', { snapshot: await snapshotOf({ sequence: 2 }) })
     expect(await makeIsolate()(a)).toMatchObject(usable)
@@ -214,7 +214,7 @@ describe('a cluster that cannot be used', () => {
     expect(questions).toHaveLength(1)
   })
 
-  test('tells when to come back, and is asked again then', async () => {
+  test('answers with Retry-After, and is asked again then', async () => {
     const fault = { reason: 'keys_fetch_failed', detail: 'a.example.com answered 503' } as const
     const snapshot = await snapshotOf({ state: 'never', fetchedAt: null, keys: [] })
     answers.set('a', { snapshot, retryAt: at(START + 2500), fault })
@@ -232,7 +232,7 @@ describe('a cluster that cannot be used', () => {
     expect(await makeIsolate()(a)).toMatchObject(refused('keys_none_usable'))
   })
 
-  test('for a discovery document that points elsewhere names the way out', async () => {
+  test('for a discovery document with a foreign jwks_uri names the remedy', async () => {
     const fault = { reason: 'jwks_uri_refused', detail: 'set jwksURI' } as const
     answers.set('a', { snapshot: await snapshotOf({ state: 'never', fetchedAt: null, keys: [] }), fault })
     expect(await makeIsolate()(a)).toMatchObject(refused('jwks_uri_refused'))
@@ -252,7 +252,7 @@ describe('a newer snapshot', () => {
     expect(await find(a)).toMatchObject(usable)
   })
 
-  test('that a refresh brings is waited for by nobody: what is older is forgotten at once', async () => {
+  test('from a refresh replaces older ones at once, and no lookup waits for it', async () => {
     answers.set('a', { snapshot: await snapshotOf() })
     const find = makeIsolate()
     expect(await find(a)).toMatchObject(usable)
@@ -340,7 +340,7 @@ describe('an entry of KV', () => {
   })
 
   test.each([{ keys: [null] }, { keys: 1 }, { state: 'fine' }, { sequence: '1' }, { roster: 1 }, { fetchedAt: 'now' }])(
-    'of another version of ours is not believed: %j',
+    'of another version of ours is ignored: %j',
     async (changes) => {
       const odd = { ...(await snapshotOf()), ...changes } as unknown as Snapshot
       expect(await unseal(sealingKey, 'name', await seal(sealingKey, 'name', odd))).toBeNull()

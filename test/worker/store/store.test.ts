@@ -155,7 +155,7 @@ test('a runner token that was revoked meanwhile reserves nothing', async () => {
   expect(await reserveWithEvidence(db, proposal('rt-2', { mode: 'runner-token', tokenId }))).toBeNull()
 })
 
-test('only a live runner token with a slash in its ID stands in the way', async () => {
+test('only a live runner token with a slash in its ID is found as a conflict', async () => {
   expect(await liveRunnerIdWithSlash(db, NOW)).toBeNull()
   await minted('runner', NOW, 'expired/one')
   expect(await liveRunnerIdWithSlash(db, NOW)).toBeNull()
@@ -214,7 +214,7 @@ test('an isolate asks the database for no more than there can be room for', () =
   expect(gate.admits('proven', 'clone_suspected', NOW)).toBe(false)
 })
 
-test('events older than the bound are forgotten, younger ones are not', async () => {
+test('events older than the bound are deleted, younger ones are not', async () => {
   await insertEvent(db, eventRow(NOW - 100, true))
   await pruneEvents(db, epochSeconds(NOW))
   const rows = await listEvents(db, 1000)

@@ -169,7 +169,7 @@ describe('a discovery document', () => {
     }
   })
 
-  test('that points elsewhere is refused with the way out', async () => {
+  test('with a foreign jwks_uri is refused, and the remedy named', async () => {
     const result = await loadAs(gke, '{"keys":[]}', { jwks_uri: 'https://10.0.0.5:6443/openid/v1/jwks' })
     expect(result).toMatchObject({
       ok: false,
