@@ -106,7 +106,7 @@ test('build leaves no earlier good file behind for a broken one', async () => {
 
 test('the schema describes every field that the compiler takes, and no other', async () => {
   const schema = JSON.parse((await runMuster(['trust', 'schema'])).stdout)
-  // An unknown field is told together with those that there are.
+  // An unknown field is reported together with the known ones.
   const takenAt = async (text: string): Promise<string[]> => {
     const { stderr } = await runMuster(['trust', 'check', '--trust', write('unknown.yaml', text)])
     return (stderr.split('extra"; there is ')[1] ?? '').split('\n', 1)[0]?.split(', ') ?? []

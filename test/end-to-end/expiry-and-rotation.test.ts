@@ -118,7 +118,7 @@ describe('on one edge with a CA of ours', () => {
 
   test('kill -9 in the middle of renewals loses no lineage', async () => {
     const runners = await Promise.all(Array.from({ length: 6 }, () => client.enroll(token)))
-    // Each runner renews over and over with the newest that it was told of, until the edge is gone under it.
+    // Each runner renews over and over with the newest certificate that it got, until the edge is gone under it.
     const stuck = runners.map(async (first) => {
       let newest: Identity = first
       for (;;) {

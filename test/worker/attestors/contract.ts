@@ -13,7 +13,7 @@ import type { Attestor } from '../../../src/worker/attestors/attestor.ts'
 
 export interface ContractSubject {
   readonly attestor: Attestor
-  /** Evidence that is accepted, and what else the attestor is told. */
+  /** Evidence that is accepted, and the other inputs of the attestor. */
   readonly evidence: JsonObject
   readonly now: EpochSeconds
   readonly challengeNonce?: string
@@ -86,8 +86,8 @@ export function attestorContract(mode: string, make: () => Promise<ContractSubje
     test('no refusal repeats the evidence', async () => {
       const subject = await make()
       for (const evidence of spoiled(subject)) {
-        const told = JSON.stringify(await refused(subject, evidence))
-        for (const text of texts(evidence)) if (text.trim().length >= 32) expect(told).not.toContain(text.slice(0, 32))
+        const body = JSON.stringify(await refused(subject, evidence))
+        for (const text of texts(evidence)) if (text.trim().length >= 32) expect(body).not.toContain(text.slice(0, 32))
       }
     })
 

@@ -407,7 +407,7 @@ describe('a tunnel is closed', () => {
     await insertBan(db, { ...ban, note: null, createdAt: now() })
     await muster.cron()
     expect(await first.closed()).toBe(4003)
-    // Whoever was not told of it here is: an object that slept has only the list that the isolate comes with.
+    // An object that slept has only the ban list that the isolate brings, so it may miss a ban.
     await evictDurableObject(objectOf(identity.enrollmentId))
     const second = await ready(identity)
     deployment.advance(60)

@@ -110,9 +110,9 @@ describe('a runner is named', () => {
     expect(await outcome(await post(controlPlane, token, JSON.stringify({ runner_id: NODE })))).toBe('named')
     expect(await outcome(await post(controlPlane, token, '{"runnerId":""}'))).toBe('named')
     const other = await post(controlPlane, token, '{"runnerId":"c0/node-b"}')
-    const told = await other.clone().text()
+    const body = await other.clone().text()
     expect([other.status, await outcome(other)]).toEqual([403, 'permission_denied'])
-    expect(told).toContain('runner_id is not the one that the token proves')
+    expect(body).toContain('runner_id is not the one that the token proves')
     expect(await controlPlane.eventOf(other)).toMatchObject({ reason: 'runner_id_mismatch', proven: true })
   })
 
