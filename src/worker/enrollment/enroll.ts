@@ -39,7 +39,8 @@ async function steps(
   facts.instanceId = request.instanceId
   const { mode, fields } = request.attestation
   const attestor = isMode(deps.attestors, mode) ? deps.attestors[mode] : undefined
-  if (attestor === undefined) return refuse('mode_unknown', { detail: 'attestation.mode is none that this control plane takes' })
+  if (attestor === undefined)
+    return refuse('mode_unknown', { detail: 'attestation.mode is none that this control plane takes' })
   const evidence = parseEvidence(attestor.fields, fields)
   if (!evidence.ok) return evidence
   facts.mode = mode
