@@ -6,7 +6,7 @@ import { rfc3339 } from '../protocol/time.ts'
 import { Agent } from './agent.ts'
 import type { Flags } from './environment/arguments.ts'
 import { systemClocks } from './environment/clock.ts'
-import { EXIT, type Exit, type ExitCode } from './exit.ts'
+import { EXIT, type Exit, type ExitCode } from './environment/exit.ts'
 import type { Identity } from './identity/identity.ts'
 import { keyPem } from './identity/keys.ts'
 

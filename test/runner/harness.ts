@@ -11,7 +11,7 @@ import { epochMilliseconds, type Milliseconds, milliseconds } from '../../src/pr
 import { Agent } from '../../src/runner/agent.ts'
 import type { Flags } from '../../src/runner/environment/arguments.ts'
 import type { ClockReading, Clocks } from '../../src/runner/environment/clock.ts'
-import type { Exit } from '../../src/runner/exit.ts'
+import type { Exit } from '../../src/runner/environment/exit.ts'
 import type { Identity } from '../../src/runner/identity/identity.ts'
 import { type RequestResult, requestFailed } from '../../src/runner/net/http.ts'
 import type { Dial } from '../../src/runner/tunnel/dial.ts'

@@ -5,8 +5,8 @@ import type { Network } from '../../node/http-client.ts'
 import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
+import type { Fields } from '../environment/log.ts'
 import type { Settings } from '../environment/settings.ts'
-import type { Fields } from '../log.ts'
 
 export interface Evidence {
   /** The `attestation` object of a request. */

@@ -3,7 +3,7 @@
 import type { KubernetesMode } from '../../protocol/modes.ts'
 import { ok } from '../../protocol/result.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
-import { type Fields, sanitized } from '../log.ts'
+import { type Fields, sanitized } from '../environment/log.ts'
 import type { EvidenceMode, EvidenceSource } from './evidence.ts'
 import { fileToken, TOKEN_FILE_VARIABLES, type TokenFault, tokenEvidence, unverifiedClaims } from './token.ts'
 

@@ -9,7 +9,7 @@ import { err, ok, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
-import type { Fields } from '../log.ts'
+import type { Fields } from '../environment/log.ts'
 import type { EvidenceSource } from './evidence.ts'
 
 /** Names of each variable that gives a token, first the one that the messages name. */

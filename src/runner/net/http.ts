@@ -4,7 +4,7 @@ import { exchange, type HttpAnswer, type Network } from '../../node/http-client.
 import { err, type Result } from '../../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../../protocol/strict-json.ts'
 import type { Milliseconds } from '../../protocol/time.ts'
-import { sanitized } from '../log.ts'
+import { sanitized } from '../environment/log.ts'
 
 /** A problem document of the control plane (RFC 9457), its texts safe to log. */
 export interface Problem {

@@ -1,8 +1,8 @@
 // Logs the result of each attempt to enroll or to renew.
 
 import { rfc3339, type Seconds, seconds } from '../../protocol/time.ts'
+import type { Log } from '../environment/log.ts'
 import type { Identity } from '../identity/identity.ts'
-import type { Log } from '../log.ts'
 import type { Attempt } from './enroll-client.ts'
 import type { State, Work } from './lifecycle.ts'
 import type { EnrollFailure } from './response.ts'

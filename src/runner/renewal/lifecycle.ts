@@ -5,7 +5,7 @@ import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type Milliseconds, milliseconds, minutes, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, leastElapsed, mostElapsed, TICK } from '../environment/clock.ts'
-import { EXIT, type Exit, exitWith } from '../exit.ts'
+import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import { backoff } from '../net/backoff.ts'
 import type { Verdict } from './response.ts'
 

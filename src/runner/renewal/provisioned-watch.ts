@@ -2,9 +2,9 @@
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
+import type { Log } from '../environment/log.ts'
 import { type DeclaredIdentity, mismatchOf } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
-import type { Log } from '../log.ts'
 import { logProvisioned, remainingLife } from './boot.ts'
 import { lifetimeFrom } from './lifecycle.ts'
 import type { CurrentIdentity, Rotator } from './rotator.ts'

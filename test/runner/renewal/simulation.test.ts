@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { err, ok } from '../../../src/protocol/result.ts'
 import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'
 import { type ClockReading, TICK } from '../../../src/runner/environment/clock.ts'
-import { EXIT, type Exit } from '../../../src/runner/exit.ts'
+import { EXIT, type Exit } from '../../../src/runner/environment/exit.ts'
 import {
   type AttemptResult,
   afterAttempt,

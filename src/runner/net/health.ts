@@ -1,8 +1,8 @@
 // Serves the health checks: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
 
 import { createServer } from 'node:http'
-import { closeServer, listen } from '../node/server.ts'
-import { HEALTHZ_PATH, READYZ_PATH } from '../protocol/paths.ts'
+import { closeServer, listen } from '../../node/server.ts'
+import { HEALTHZ_PATH, READYZ_PATH } from '../../protocol/paths.ts'
 
 export interface Health {
   readonly port: number

@@ -1,8 +1,8 @@
 // Writes log lines: one JSON object each, `level` and `message` first. Nothing here decides what may be logged; callers
 // never pass evidence or keys.
 
-import { isPrintable } from '../protocol/characters.ts'
-import { type Clock, rfc3339, toEpochSeconds } from '../protocol/time.ts'
+import { isPrintable } from '../../protocol/characters.ts'
+import { type Clock, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 
 export type Level = 'info' | 'warn' | 'error'
 export type Field = string | number | boolean | null | readonly string[] | undefined
