@@ -1,4 +1,4 @@
-// Opens many tunnels on one local edge and takes all of them through a round of renewals: `node bench/tunnels.ts [N]`.
+// Opens many tunnels on one local edge and takes all of them through a round of renewals: `npx node bench/tunnels.ts [N]`.
 // Says how long each step took, whether a tunnel was lost, and what memory workerd had.
 
 import { readdirSync, readFileSync } from 'node:fs'

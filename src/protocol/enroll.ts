@@ -21,7 +21,7 @@ export const instanceId = v.pipe(
 
 const REQUEST = v.strictObject({
   version: v.literal(PROTOCOL_VERSION, 'the number 1'),
-  attestation: v.custom<JsonObject>((value) => isObject(value as Json), 'an object'),
+  attestation: v.custom<JsonObject>(isObject, 'an object'),
   /** PEM of a PKCS#10 request. */
   csr: text,
   challengeNonce: text,

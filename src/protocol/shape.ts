@@ -3,18 +3,16 @@
 import * as v from 'valibot'
 import { quote } from './characters.ts'
 import { err, ok, type Result } from './result.ts'
-import { isObject, type Json, type JsonObject } from './strict-json.ts'
+import { isObject, type Json } from './strict-json.ts'
 
 /** A message completes the sentence `<field> must be …`. */
 export const text = v.string('a string')
 
 /** An object whose values are strings. */
 export const texts = v.custom<Readonly<Record<string, string>>>(
-  (value) => isObject(value as Json) && Object.values(value as JsonObject).every((one) => typeof one === 'string'),
+  (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'string'),
   ({ input }) => {
-    const odd = isObject(input as Json)
-      ? Object.entries(input as JsonObject).find(([, one]) => typeof one !== 'string')
-      : undefined
+    const odd = isObject(input) ? Object.entries(input).find(([, one]) => typeof one !== 'string') : undefined
     return odd === undefined ? 'an object' : `an object of strings, and ${quote(odd[0], 40)} is none`
   },
 )

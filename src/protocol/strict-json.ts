@@ -66,5 +66,5 @@ function endOfString(text: string, start: number): number {
   return i + 1
 }
 
-export const isObject = (value: Json | undefined): value is JsonObject =>
+export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -27,8 +27,8 @@ export async function throughShell<T>(start: () => Promise<T>): Promise<T> {
 const WORKERD_PATH = 'MINIFLARE_WORKERD_PATH'
 
 /**
- * The file in which `workerd.sh` writes the pid of workerd. Each of our processes has its own file: the watchdog of one that was
- * killed may read it only when the next one has started.
+ * The file in which `workerd.sh` writes the pid of workerd. Each `muster` process has its own: the watchdog of a killed
+ * one may read it only when the next one has started.
  */
 export const workerdPid = (state: StateFolder): string => join(state.own, `workerd-${process.pid}.pid`)
 

@@ -57,8 +57,9 @@ export function readEnrollResponse(
   return failed(`HTTP ${status} ${problem.code}`, verdict, problem)
 }
 
-const verdictOf = (code: string): Verdict | null =>
-  Object.hasOwn(VERDICTS, code) ? VERDICTS[code as RefusalCode] : null
+const isCode = (code: string): code is RefusalCode => Object.hasOwn(VERDICTS, code)
+
+const verdictOf = (code: string): Verdict | null => (isCode(code) ? VERDICTS[code] : null)
 
 /** By how much the server's clock is ahead of ours, from an answer of ours or else from the Date header. */
 export function skewOf(answer: HttpAnswer, now: EpochMilliseconds): Milliseconds | null {
