@@ -339,7 +339,7 @@ test('the inspection of what the CA made shares no code with what made it', () =
 test('the Worker imports nothing of the compiler of the trust file', () => {
   const taken = [...reachedFrom('worker/index.ts')].filter((path) => /^trust\/[^/]+$/.test(path))
   expect(taken.toSorted()).toEqual(
-    ['bans', 'compiled', 'decide', 'grammar', 'reauthorize'].map((name) => `trust/${name}.ts`),
+    ['banned-identity', 'bans', 'compiled', 'decide', 'grammar', 'reauthorize'].map((name) => `trust/${name}.ts`),
   )
 })
 
@@ -377,6 +377,7 @@ const NAMING: Record<string, NamedModes> = {
   'trust/compile.ts': [['aws-sts', 'kubernetes'], 'their mappings'],
 
   'trust/modes/kubernetes.ts': [['kubernetes'], 'what the trust file says of the three'],
+  'trust/bans.ts': [['kubernetes'], 'the runner ID of a node'],
   'trust/issuer.ts': [KUBERNETES, 'the issuer of a cluster tells which'],
   'worker/attestors/kubernetes.ts': [KUBERNETES, 'their attestor'],
   'worker/attestors/workload-claims.ts': [['kubernetes'], 'the claims that the attestor gives'],

@@ -1,6 +1,15 @@
-// The ban list, and the one function that looks a caller up in it. Pure.
+// The ban list: what a ban may name, and the one function that looks a caller up in it. Pure.
 
+import { quote } from '../protocol/characters.ts'
+import { err, ok, type Result } from '../protocol/result.ts'
+import { isTenantSlug, parseSpiffeId } from '../protocol/spiffe-id.ts'
 import { type EpochSeconds, epochSeconds } from '../protocol/time.ts'
+import { isMintableRunnerId, kindOfToken } from '../protocol/tokens.ts'
+import { isUuidv7 } from '../protocol/uuid.ts'
+import { formatIdentity, namesOfIdentity, parseIdentity } from './banned-identity.ts'
+import type { CompiledTrust } from './compiled.ts'
+import { isClusterName, isSubdomain } from './grammar.ts'
+import { workloadRunnerId } from './modes/kubernetes.ts'
 
 /** What a ban can name: `muster ban --<kind>`. */
 export const BAN_KINDS = ['enrollment', 'runner-id', 'identity', 'token', 'tenant'] as const
@@ -8,6 +17,7 @@ export type BanKind = (typeof BAN_KINDS)[number]
 
 export interface Ban {
   readonly kind: BanKind
+  /** In the normal form that `parseBan` gives. Compared exactly. */
   readonly value: string
 }
 
@@ -31,14 +41,95 @@ export interface BanSubject {
   readonly tenant: string
 }
 
-/** The ban that names the subject, or null. Values are compared exactly. */
+/** The ban that names the subject, or null. */
 export function findBan({ bans }: BanList, subject: BanSubject): Ban | null {
-  const named: Record<BanKind, string | null> = {
-    enrollment: subject.enrollmentId,
-    'runner-id': subject.runnerId,
-    identity: subject.identity,
-    token: subject.tokenId,
-    tenant: subject.tenant,
+  if (bans.length === 0) return null
+  const named: Record<BanKind, readonly (string | null)[]> = {
+    enrollment: [subject.enrollmentId],
+    'runner-id': [subject.runnerId],
+    identity: namesOfIdentity(subject.identity),
+    token: [subject.tokenId],
+    tenant: [subject.tenant],
   }
-  return bans.find(({ kind, value }) => named[kind] === value) ?? null
+  return bans.find(({ kind, value }) => named[kind].includes(value)) ?? null
 }
+
+/** What a ban is checked against, so that a misspelt one is found. */
+export type BanContext = Pick<CompiledTrust, 'clusters' | 'tenants'>
+
+/**
+ * Parses what an operator wants banned to its normal form. What can match nobody is an error: it says what to write
+ * instead, and is to follow the option, value included. `trust` null: names are not looked up in the
+ * trust file, as where a ban is lifted.
+ */
+export function parseBan(kind: BanKind, text: string, trust: BanContext | null): Result<Ban, string> {
+  // A secret is not printed.
+  if (kindOfToken(text) !== null) return err('is a token itself: name its id with --token, from `muster token list`')
+  const value = normalForm(kind, text, trust)
+  return value.ok ? ok({ kind, value: value.value }) : err(`${quote(text)} ${value.error}`)
+}
+
+function normalForm(kind: BanKind, text: string, trust: BanContext | null): Result<string, string> {
+  switch (kind) {
+    case 'enrollment':
+      return idOf(text, 'is not the id of an enrollment')
+    case 'token':
+      return idOf(text, 'is not the id of a token')
+    case 'runner-id':
+      return runnerIdOf(text, trust)
+    case 'identity': {
+      const identity = parseIdentity(text)
+      if (identity.ok) return ok(formatIdentity(identity.value))
+      if (isUuidv7(text.toLowerCase()))
+        return err('is an id: name a token with --token, an enrollment with --enrollment')
+      const id = parseSpiffeId(text)
+      return id === null
+        ? identity
+        : err(`is the SPIFFE ID of every runner of a tenant: ban the tenant with --tenant ${id.tenant}`)
+    }
+    case 'tenant':
+      return tenantOf(text, trust)
+  }
+}
+
+/** Ids are made in lower case. */
+function idOf(text: string, fault: string): Result<string, string> {
+  const id = text.toLowerCase()
+  return isUuidv7(id) ? ok(id) : err(`${fault}: it looks like 0192f3c4-5678-7abc-8def-0123456789ab`)
+}
+
+/** A minted ID, or that of a node: `<cluster>/<node>` with each `.` of the node `_`. */
+function runnerIdOf(text: string, trust: BanContext | null): Result<string, string> {
+  const slash = text.indexOf('/')
+  if (slash === -1) {
+    if (isMintableRunnerId(text)) return ok(text)
+    return isSubdomain(text)
+      ? err(`is no runner ID: the ID of this node is ${workloadRunnerId('<cluster>', text)}`)
+      : err('is no runner ID: 1 to 128 of A-Z a-z 0-9 _ -, or <cluster>/<node with each . as _>')
+  }
+  const [cluster, node] = [text.slice(0, slash), text.slice(slash + 1)]
+  if (isSubdomain(node) && node.includes('.')) {
+    return err(`is no runner ID, since none holds a ".": write ${workloadRunnerId(cluster, node)}`)
+  }
+  // `.` is the only character of a node's name that its runner ID replaces.
+  if (!isSubdomain(node.replaceAll('_', '.'))) {
+    return err('names no node: write <cluster>/<node>, the node in lower case with each . as _')
+  }
+  if (!isClusterName(cluster)) return err('names no cluster: 1 to 40 of a-z 0-9 - before the /')
+  const names = trust?.clusters.map(({ name }) => name) ?? [cluster]
+  return names.includes(cluster) ? ok(text) : err(`names no cluster of the trust file; there is ${listOf(names)}`)
+}
+
+function tenantOf(text: string, trust: BanContext | null): Result<string, string> {
+  if (!isTenantSlug(text)) {
+    const id = parseSpiffeId(text)
+    return err(id === null ? 'is not a tenant: a-z, 0-9 and -, at most 63' : `is a SPIFFE ID: write ${id.tenant}`)
+  }
+  const tenants = trust?.tenants ?? [text]
+  return tenants.includes(text) ? ok(text) : err(`is no tenant of the trust file; there is ${listOf(tenants)}`)
+}
+
+const LISTED = 10
+
+const listOf = (names: readonly string[]): string =>
+  names.length === 0 ? 'none' : names.slice(0, LISTED).join(', ') + (names.length > LISTED ? ', …' : '')

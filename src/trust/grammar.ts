@@ -9,7 +9,7 @@ export const isClusterName = (text: string): boolean =>
   text.length >= 1 && text.length <= 40 && everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-')
 
 /** RFC 1123 label, as Kubernetes names namespaces. */
-const isLabelName = (text: string): boolean =>
+export const isLabelName = (text: string): boolean =>
   text.length >= 1 &&
   text.length <= 63 &&
   everyCharacter(text, (c) => isLowerOrDigit(c) || c === '-') &&

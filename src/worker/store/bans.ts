@@ -1,8 +1,9 @@
 // Table `ban`: the bans of operators, and the live enrollments that have yet to be checked against them.
 
-import { and, asc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm'
+import { and, asc, eq, gt, isNull, lt, or, type SQL, sql } from 'drizzle-orm'
 import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import { addSeconds, type EpochSeconds, hours, minutes, subtractSeconds } from '../../protocol/time.ts'
+import { formatIdentity, parseIdentity } from '../../trust/banned-identity.ts'
 import type { Ban, BanKind, BanList } from '../../trust/bans.ts'
 import type { Database } from './db.ts'
 import { enrollment, inList, mayLive } from './enrollments.ts'
@@ -41,8 +42,8 @@ export async function deleteBan(db: Database, { kind, value }: Ban): Promise<boo
 }
 
 /** The number of live enrollments that it names now. */
-export const countNamed = (db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<number> =>
-  db.$count(enrollment, and(eq(COLUMNS[kind], value), mayLive(now)))
+export const countNamed = (db: Database, target: Ban, now: EpochSeconds): Promise<number> =>
+  db.$count(enrollment, and(isNamedBy(target), mayLive(now)))
 
 /** Newest last. */
 export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ban).orderBy(asc(ban.createdAt))
@@ -80,6 +81,32 @@ const COLUMNS = {
   tenant: enrollment.tenant,
 }
 
+/** Whether a ban names the enrollment of a row, as `findBan` decides it. */
+function isNamedBy({ kind, value }: Ban): SQL | undefined {
+  const same = eq(COLUMNS[kind], value)
+  const parsed = kind === 'identity' ? parseIdentity(value) : null
+  if (parsed === null || !parsed.ok) return same
+  const identity = parsed.value
+  switch (identity.kind) {
+    case 'account':
+      return or(beginsWith(`arn:aws:iam::${identity.account}:`), beginsWith(`arn:aws:sts::${identity.account}:`))
+    case 'role':
+      return beginsWith(`${formatIdentity(identity)}/`)
+    // With a path in between, or none.
+    case 'user':
+      return and(
+        beginsWith(formatIdentity({ ...identity, user: '' })),
+        sql`substr(${enrollment.identity}, ${-identity.user.length - 1}) = ${`/${identity.user}`}`,
+      )
+    case 'session':
+    case 'service-account':
+      return same
+  }
+}
+
+/** Without LIKE, to which `_` is a pattern. */
+const beginsWith = (prefix: string): SQL => sql`substr(${enrollment.identity}, 1, ${prefix.length}) = ${prefix}`
+
 /** Until then an isolate may use a list from before the ban, so enrollments checked earlier are checked once more. */
 const LISTS_ARE_FRESH = minutes(1)
 
@@ -93,7 +120,7 @@ export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeco
   const found = await db
     .select({ id: enrollment.enrollmentId })
     .from(enrollment)
-    .where(and(eq(COLUMNS[row.kind], row.value), mayLive(now), unchecked))
+    .where(and(isNamedBy(row), mayLive(now), unchecked))
     .limit(limit)
   return found.map(({ id }) => id)
 }
@@ -115,12 +142,12 @@ export async function markCut(
   }
 }
 
-/** Marks live enrollments to be drained; their ids. `value` is compared exactly. */
-export async function requestDrain(db: Database, { kind, value }: Ban, now: EpochSeconds): Promise<string[]> {
+/** Marks live enrollments to be drained; their ids. */
+export async function requestDrain(db: Database, target: Ban, now: EpochSeconds): Promise<string[]> {
   const asked = await db
     .update(enrollment)
     .set({ drainAt: now })
-    .where(and(eq(COLUMNS[kind], value), mayLive(now)))
+    .where(and(isNamedBy(target), mayLive(now)))
     .returning({ id: enrollment.enrollmentId })
   return asked.map(({ id }) => id)
 }

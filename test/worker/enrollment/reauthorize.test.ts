@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { hex } from '../../../src/protocol/bytes.ts'
 import { addSeconds, hours, minutes, seconds, subtractSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
-import { NO_BANS } from '../../../src/trust/bans.ts'
+import { NO_BANS, parseBan } from '../../../src/trust/bans.ts'
 import type { CompiledTrust } from '../../../src/trust/compiled.ts'
 import { decide } from '../../../src/trust/decide.ts'
 import type { AwsClaims } from '../../../src/trust/modes/aws-sts.ts'
@@ -166,6 +166,23 @@ describe('reauthorization at a renewal', () => {
       expect(identity).toMatchObject({ status: 200 })
       deployment.advance(24 * 3600)
     }
+  })
+
+  test.each([
+    ['the role', 'arn:aws:iam::123456789012:role/team/runner'],
+    ['the role as STS spells it', 'arn:aws:sts::123456789012:assumed-role/runner'],
+    ['the session', arn],
+    ['the account', '123456789012'],
+  ])('a ban by %s ends an enrollment of a session of it', async (_, text) => {
+    const identity = await enrolledBy(aws)
+    const ban = parseBan('identity', text, deployment.trust)
+    if (!ban.ok) throw new Error(ban.error)
+    await insertBan(db, { ...ban.value, note: null, createdAt: toEpochSeconds(deployment.clock()) })
+    deployment.advance(31)
+    expect((await muster.renew(identity)).json.code).toBe('banned')
+    await deleteBan(db, ban.value)
+    deployment.advance(31)
+    expect((await muster.renew(identity)).status).toBe(200)
   })
 
   test.each(['identity', 'runner-id', 'token', 'tenant', 'enrollment'] as const)(
