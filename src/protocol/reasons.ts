@@ -209,6 +209,11 @@ export const REASONS = {
     code: 'attestation_invalid',
     advice: 'The identity is proven, but the trust file maps it to no tenant. Add it under `tenants` and deploy.',
   },
+  runner_id_none: {
+    code: 'attestation_invalid',
+    advice:
+      'The Connect door names runners by a runner token, or by the ServiceAccount that the cluster entry itself names, on a node. Enroll instead, or set namespace and serviceAccount of the entry.',
+  },
   runner_id_mismatch: {
     code: 'attestation_invalid',
     advice: 'The runner asked for another runner ID than the one that it proved. Leave --runner-id out, or correct it.',

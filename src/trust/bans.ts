@@ -117,7 +117,12 @@ function runnerIdOf(text: string, trust: BanContext | null): Result<string, stri
   }
   if (!isClusterName(cluster)) return err('names no cluster: 1 to 40 of a-z 0-9 - before the /')
   const names = trust?.clusters.map(({ name }) => name) ?? [cluster]
-  return names.includes(cluster) ? ok(text) : err(`names no cluster of the trust file; there is ${listOf(names)}`)
+  if (!names.includes(cluster)) return err(`names no cluster of the trust file; there is ${listOf(names)}`)
+  return trust?.clusters.some(({ name, workload }) => name === cluster && workload === null)
+    ? err(
+        'is nobody’s: the cluster entry names no ServiceAccount, so its nodes have no runner ID; list the node under deny.nodes',
+      )
+    : ok(text)
 }
 
 function tenantOf(text: string, trust: BanContext | null): Result<string, string> {

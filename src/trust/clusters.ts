@@ -127,6 +127,7 @@ function compileCluster(
     audiences,
     maxTokenLifetime: fields.maxTokenLifetime?.value ?? durationOf(workload === null ? '1h' : '10m'),
     ...access,
+    workload,
     ...nodes,
   }
   return { ...entry, cluster }

@@ -4,10 +4,10 @@ import { MODES, type ProvenMode } from '../protocol/modes.ts'
 import { type Outcome, refuse } from '../protocol/refusals.ts'
 import { ok } from '../protocol/result.ts'
 import type { CompiledTrust } from './compiled.ts'
-import type { Placement, TrustMode } from './modes/mode.ts'
+import type { Placement, Proven, TrustMode } from './modes/mode.ts'
 import { type Claims, type ModeTrust, TRUST_MODES } from './modes/registry.ts'
 
-export interface Decision extends Placement {
+export interface Decision extends Placement, Proven {
   readonly mode: ProvenMode
 }
 
@@ -15,11 +15,21 @@ export function decide(trust: CompiledTrust, claims: Claims): Outcome<Decision> 
   const placed = modeOf(claims).place(trust, claims)
   if (!placed.ok) return placed
   if (!trust.tenants.includes(placed.value.tenant)) return refuse('tenant_none')
-  return ok({ ...placed.value, mode: claims.mode })
+  return ok({ ...placed.value, ...provenBy(claims) })
 }
 
-/** The key that a proven caller counts under in a rate limit. */
-export const clientOf = (claims: Claims, decision: Decision): string => modeOf(claims).clientOf(claims, decision)
+/** What is known of a caller before the trust file is asked. */
+export const provenBy = (claims: Claims): Proven & Pick<Decision, 'mode'> => ({
+  ...modeOf(claims).proven(claims),
+  mode: claims.mode,
+})
+
+/** Tells the callers of a tenant apart in a rate limit: the identity and, where many share one, the instance. */
+export function clientOf(claims: Claims): string {
+  const { proven, instance } = modeOf(claims)
+  const { identity } = proven(claims)
+  return instance === null ? identity : `${identity}/${instance(claims)}`
+}
 
 /** The id of the minted token that the enrollment depends on, or null. */
 export const tokenIdOf = ({ mode, identity }: Decision): string | null => (MODES[mode].minted ? identity : null)

@@ -10,6 +10,7 @@ import { deriveHmacKey } from './ca/keys.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
 import type { Dependencies } from './enrollment/dependencies.ts'
+import { namedAccessKey, provenAccessKey } from './enrollment/rate-limit.ts'
 import { reservedIdCheck } from './enrollment/readiness.ts'
 import { runCron } from './enrollment/sweep.ts'
 import { type Env, limiterOf, missingBindings } from './env.ts'
@@ -110,7 +111,8 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     aws: {
       regions: trust.aws.regions,
       fetch: (url, init) => fetch(url, init),
-      allowKey: (accessKeyId) => withinRate('identities', `access key ${accessKeyId}`),
+      allowNamedKey: (address, accessKeyId) => withinRate('identities', namedAccessKey(address, accessKeyId)),
+      allowProvenKey: (accessKeyId) => withinRate('identities', provenAccessKey(accessKeyId)),
     },
     workloads: { clusters: trust.clusters, findKey: keySets.find },
   })

@@ -11,7 +11,7 @@ export interface Env {
   readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
   /** Refusals by client address. */
   readonly FAILURES?: RateLimit
-  /** Proven callers by identity, and AWS access keys before STS is asked. */
+  /** Proven callers by tenant and identity, and calls to STS by client address and access key. */
   readonly IDENTITIES?: RateLimit
   /** Proven callers by tenant. */
   readonly TENANTS?: RateLimit

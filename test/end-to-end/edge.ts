@@ -134,6 +134,7 @@ export const trustOf = (clusters: readonly Pick<Cluster, 'issuer' | 'ca'>[] = []
     maxTokenLifetime: minutes(10),
     keys: { from: 'discovery' },
     binding: null,
+    workload: null,
     nodeOptional: false,
     denyNodes: [],
     ...cluster,

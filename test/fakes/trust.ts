@@ -27,6 +27,7 @@ export const clusterWith = (changes: Partial<Cluster> = {}): Cluster => ({
   keys: { from: 'discovery' },
   ca: null,
   binding: null,
+  workload: { namespace: 'runners', serviceAccount: 'runner' },
   nodeOptional: false,
   denyNodes: [],
   ...changes,

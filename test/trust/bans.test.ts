@@ -7,7 +7,7 @@ import { formatIdentity, namesOfIdentity, parseIdentity } from '../../src/trust/
 import { type BanKind, findBan, parseBan } from '../../src/trust/bans.ts'
 import { clusterWith, trustWith } from '../fakes/trust.ts'
 
-const TRUST = trustWith({ clusters: [clusterWith({ name: 'lab' })] })
+const TRUST = trustWith({ clusters: [clusterWith({ name: 'lab' }), clusterWith({ name: 'bare', workload: null })] })
 const SESSION = 'arn:aws:sts::111122223333:assumed-role/runner/i-0abc'
 const USER = 'arn:aws:iam::111122223333:user/team-a/ci/deployer'
 const SUB = 'system:serviceaccount:runners:runner'
@@ -103,7 +103,8 @@ test.each<[BanKind, string, string]>([
   ['identity', 'spiffe://rootpilot/tenant/acme/runner', '--tenant acme'],
   ['runner-id', 'lab/ip-10-0-1-5.ec2.internal', 'write lab/ip-10-0-1-5_ec2_internal'],
   ['runner-id', 'ip-10-0-1-5.ec2.internal', '<cluster>/ip-10-0-1-5_ec2_internal'],
-  ['runner-id', 'prod/node-1', 'there is lab'],
+  ['runner-id', 'prod/node-1', 'there is lab, bare'],
+  ['runner-id', 'bare/node-1', 'deny.nodes'],
   ['runner-id', 'lab/', 'names no node'],
   ['runner-id', '/node-1', 'names no cluster'],
   ['runner-id', 'lab/node-1/x', 'names no node'],

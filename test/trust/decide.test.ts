@@ -4,7 +4,7 @@ import { seconds } from '../../src/protocol/time.ts'
 import type { CompiledTrust } from '../../src/trust/compiled.ts'
 import { decide } from '../../src/trust/decide.ts'
 import type { AwsClaims, AwsMapping } from '../../src/trust/modes/aws-sts.ts'
-import type { KubernetesClaims } from '../../src/trust/modes/kubernetes.ts'
+import type { Cluster, KubernetesClaims } from '../../src/trust/modes/kubernetes.ts'
 import { workloadRunnerId } from '../../src/trust/modes/kubernetes.ts'
 import type { Claims } from '../../src/trust/modes/registry.ts'
 import { clusterWith, trustWith } from '../fakes/trust.ts'
@@ -84,6 +84,21 @@ test('a denied node is out in its own cluster alone, and its pods on other nodes
   expect(tenantOf(denied, workload())).toBe('node_denied')
   expect(tenantOf(denied, workload({ node: 'ip-10-0-1-6.ec2.internal' }))).toBe('acme')
   expect(tenantOf(denied, workload({ cluster: 'other' }))).toBe('globex')
+})
+
+test('a ServiceAccount that the entry does not name gets no runner ID, whatever tenant it is mapped to', () => {
+  const runnerIdOf = (own: Cluster['workload'], claims: KubernetesClaims) => {
+    const clusters = [clusterWith({ workload: own }), clusterWith({ name: 'other' })]
+    const decision = decide(trustWith({ ...CLUSTER, clusters }), claims)
+    return decision.ok ? decision.value.runnerId : decision.error.reason
+  }
+  const own = { namespace: 'runners', serviceAccount: 'runner' }
+  expect(runnerIdOf(own, workload())).toBe('prod/ip-10-0-1-5_ec2_internal')
+  expect(runnerIdOf(own, workload({ serviceAccount: 'builder' }))).toBeNull()
+  expect(runnerIdOf({ ...own, namespace: 'other' }, workload())).toBeNull()
+  expect(runnerIdOf(null, workload())).toBeNull()
+  // The entry's own ServiceAccount of another cluster is not this one's.
+  expect(runnerIdOf({ namespace: 'x', serviceAccount: 'x' }, workload())).toBeNull()
 })
 
 test('the runner ID is the node of the cluster; without a node there is none', () => {

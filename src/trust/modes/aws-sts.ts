@@ -5,7 +5,7 @@ import { ok } from '../../protocol/result.ts'
 import type { ListValue, ObjectValue, ValueOf } from '../declaration.ts'
 import { AWS_ACCOUNT, AWS_REGION, IAM_ROLE, IAM_USER } from '../grammar.ts'
 import type { MappedIdentities, TenantMappings } from '../mapped-identities.ts'
-import { clientByIdentity, type TrustMode } from './mode.ts'
+import type { TrustMode } from './mode.ts'
 
 export interface AwsClaims {
   readonly mode: 'aws-sts'
@@ -32,17 +32,16 @@ export interface AwsTrust {
 }
 
 export const awsSts: TrustMode<AwsClaims, AwsTrust> = {
+  proven: ({ account, arn }) => ({ source: account, identity: arn }),
   /** A role or user of its own wins over its whole account. */
-  place({ awsMappings }, { account, arn, principal }) {
+  place({ awsMappings }, { account, principal }) {
     const ofAccount = awsMappings.filter((mapping) => mapping.account === account)
     const mapping =
       ofAccount.find((own) => own.principal?.kind === principal.kind && own.principal.name === principal.name) ??
       ofAccount.find((own) => own.principal === null)
-    return mapping === undefined
-      ? refuse('tenant_none')
-      : ok({ tenant: mapping.tenant, runnerId: null, source: account, identity: arn })
+    return mapping === undefined ? refuse('tenant_none') : ok({ tenant: mapping.tenant, runnerId: null })
   },
-  clientOf: clientByIdentity,
+  instance: null,
 }
 
 export const AWS = {

@@ -1,7 +1,7 @@
 // `bootstrap-token` in the trust file: the tenant is the one that the token was minted for.
 
 import { ok } from '../../protocol/result.ts'
-import { clientByIdentity, type TrustMode } from './mode.ts'
+import type { TrustMode } from './mode.ts'
 
 export interface BootstrapTokenClaims {
   readonly mode: 'bootstrap-token'
@@ -11,6 +11,7 @@ export interface BootstrapTokenClaims {
 }
 
 export const bootstrapToken: TrustMode<BootstrapTokenClaims, unknown> = {
-  place: (_, { tenant, tokenId }) => ok({ tenant, runnerId: null, source: '', identity: tokenId }),
-  clientOf: clientByIdentity,
+  proven: ({ tokenId }) => ({ source: '', identity: tokenId }),
+  place: (_, { tenant }) => ok({ tenant, runnerId: null }),
+  instance: null,
 }

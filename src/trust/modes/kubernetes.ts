@@ -30,6 +30,8 @@ export interface Cluster extends KeyAccess {
   readonly issuer: string
   readonly audiences: readonly string[]
   readonly maxTokenLifetime: Seconds
+  /** The ServiceAccount that the entry itself names; null where it names none. Runner IDs are for this one alone. */
+  readonly workload: Workload | null
   readonly nodeOptional: boolean
   readonly denyNodes: readonly string[]
 }
@@ -52,25 +54,31 @@ export interface KubernetesTrust {
 }
 
 export const kubernetes: TrustMode<KubernetesClaims, KubernetesTrust> = {
+  proven: ({ cluster, ...workload }) => ({ source: cluster, identity: subOf(workload) }),
   place({ clusters, kubernetesMappings }, claims) {
-    const { namespace, serviceAccount, node } = claims
+    const { node } = claims
     const cluster = clusters.find(({ name }) => name === claims.cluster)
     if (cluster === undefined) return refuse('issuer_unknown')
-    const mapping = kubernetesMappings.find(
-      (m) => m.cluster === claims.cluster && m.namespace === namespace && m.serviceAccount === serviceAccount,
-    )
+    const mapping = kubernetesMappings.find((m) => m.cluster === claims.cluster && isSameWorkload(m, claims))
     if (mapping === undefined) return refuse('tenant_none')
     if (node !== null && cluster.denyNodes.includes(node)) return refuse('node_denied')
+    // The admission policy guards the entry's own ServiceAccount alone: whoever may create a pod under another one
+    // chooses its node.
+    const isOwn = cluster.workload !== null && isSameWorkload(cluster.workload, claims)
     return ok({
       tenant: mapping.tenant,
-      runnerId: node === null ? null : workloadRunnerId(claims.cluster, node),
-      source: claims.cluster,
-      identity: `system:serviceaccount:${namespace}:${serviceAccount}`,
+      runnerId: isOwn && node !== null ? workloadRunnerId(claims.cluster, node) : null,
     })
   },
-  /** Every runner of a cluster has the same ServiceAccount, so the node tells them apart. */
-  clientOf: ({ cluster, node, pod }) => `${cluster}/${node ?? pod}`,
+  /** Runners of one ServiceAccount are told apart by their node. */
+  instance: ({ cluster, node, pod }) => `${cluster}/${node ?? pod}`,
 }
+
+const isSameWorkload = (a: Workload, b: Workload): boolean =>
+  a.namespace === b.namespace && a.serviceAccount === b.serviceAccount
+
+const subOf = ({ namespace, serviceAccount }: Workload): string =>
+  `system:serviceaccount:${namespace}:${serviceAccount}`
 
 /** `<cluster>/<node>`, each `.` of the node `_`: RFC 1123 names hold neither `_` nor `/`, so no two nodes meet. */
 export const workloadRunnerId = (cluster: string, node: string): string => `${cluster}/${node.replaceAll('.', '_')}`

@@ -1,7 +1,7 @@
 // `provisioned` in the trust file: the tenant is the one that the operator issued the certificate for.
 
 import { ok } from '../../protocol/result.ts'
-import { clientByIdentity, type TrustMode } from './mode.ts'
+import type { TrustMode } from './mode.ts'
 
 /** A certificate from the operator's own CA folder, `muster ca issue`. */
 export interface ProvisionedClaims {
@@ -10,6 +10,7 @@ export interface ProvisionedClaims {
 }
 
 export const provisioned: TrustMode<ProvisionedClaims, unknown> = {
-  place: (_, { tenant }) => ok({ tenant, runnerId: null, source: '', identity: '' }),
-  clientOf: clientByIdentity,
+  proven: () => ({ source: '', identity: '' }),
+  place: (_, { tenant }) => ok({ tenant, runnerId: null }),
+  instance: null,
 }

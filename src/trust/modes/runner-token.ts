@@ -1,7 +1,7 @@
 // `runner-token` in the trust file: tenant and runner ID are those that the token was minted for.
 
 import { ok } from '../../protocol/result.ts'
-import { clientByIdentity, type TrustMode } from './mode.ts'
+import type { TrustMode } from './mode.ts'
 
 export interface RunnerTokenClaims {
   readonly mode: 'runner-token'
@@ -11,6 +11,7 @@ export interface RunnerTokenClaims {
 }
 
 export const runnerToken: TrustMode<RunnerTokenClaims, unknown> = {
-  place: (_, { tenant, runnerId, tokenId }) => ok({ tenant, runnerId, source: '', identity: tokenId }),
-  clientOf: clientByIdentity,
+  proven: ({ tokenId }) => ({ source: '', identity: tokenId }),
+  place: (_, { tenant, runnerId }) => ok({ tenant, runnerId }),
+  instance: null,
 }

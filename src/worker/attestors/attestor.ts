@@ -11,6 +11,8 @@ export interface Appraisal {
   readonly now: EpochSeconds
   /** Already verified to be bound to the key of the CSR; empty where there is no CSR. */
   readonly challengeNonce: string
+  /** Client address as the edge saw it. For rate limits alone: it proves nothing. */
+  readonly address: string
 }
 
 /** `P`: what is proven. A renewal proves a certificate, every other mode claims. */

@@ -16,16 +16,18 @@ export interface AwsSources {
   /** The allowlist of the trust file. */
   readonly regions: readonly string[]
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>
-  /** Counts one call to STS for this access key; false where that is over its rate. */
-  readonly allowKey: (accessKeyId: string) => Promise<boolean>
+  /** Counts a call to STS that a client at this address asks for, naming this access key; false where it is over the rate. */
+  readonly allowNamedKey: (address: string, accessKeyId: string) => Promise<boolean>
+  /** Counts a request that STS has proven to be signed with this access key; false where it is over the rate. */
+  readonly allowProvenKey: (accessKeyId: string) => Promise<boolean>
 }
 
 const FIELDS = v.strictObject({ region: text, headers: texts, body: text })
 const BODY = 'Action=GetCallerIdentity&Version=2011-06-15'
 
-export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeof FIELDS> => ({
+export const awsSts = ({ regions, fetch, allowNamedKey, allowProvenKey }: AwsSources): Attestor<typeof FIELDS> => ({
   fields: FIELDS,
-  async appraise({ region, headers, body }, { now, challengeNonce }) {
+  async appraise({ region, headers, body }, { now, challengeNonce, address }) {
     if (!regions.includes(region))
       return refuse('aws_region', { acceptedRegions: regions, claimed: { region: brief(region) } })
     // Compared byte for byte, so that no parser here differs from AWS's (CVE-2022-2385).
@@ -33,9 +35,11 @@ export const awsSts = ({ regions, fetch, allowKey }: AwsSources): Attestor<typeo
     const host = `sts.${region}.amazonaws.com`
     const request = appraiseHeaders(headers, { region, host, bodyLength: BODY.length, nonce: challengeNonce, now })
     if (!request.ok) return request
-    if (!(await allowKey(request.value.accessKeyId))) return refuse('rate_limited')
+    const { accessKeyId } = request.value
+    if (!(await allowNamedKey(address, accessKeyId))) return refuse('rate_limited')
     const identity = await askSts(fetch, host, request.value)
-    return identity.ok ? claimsOf(identity.value) : identity
+    if (!identity.ok) return identity
+    return (await allowProvenKey(accessKeyId)) ? claimsOf(identity.value) : refuse('rate_limited')
   },
 })
 

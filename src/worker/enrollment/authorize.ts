@@ -3,10 +3,11 @@
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import { type BanList, findBan } from '../../trust/bans.ts'
-import { clientOf, type Decision, decide, tokenIdOf } from '../../trust/decide.ts'
+import { clientOf, type Decision, decide, provenBy, tokenIdOf } from '../../trust/decide.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { Facts } from './event.ts'
+import { clientKey } from './rate-limit.ts'
 
 export interface Authorized {
   readonly decision: Decision
@@ -16,7 +17,7 @@ export interface Authorized {
 
 /** Adds to `facts` what is proven by now, also where the caller is refused. */
 export async function authorize(deps: Dependencies, claims: Claims, facts: Facts): Promise<Outcome<Authorized>> {
-  facts.proven = true
+  Object.assign(facts, provenBy(claims), { proven: true })
   const decision = decide(deps.trust, claims)
   if (!decision.ok) return decision
   Object.assign(facts, decision.value)
@@ -26,8 +27,8 @@ export async function authorize(deps: Dependencies, claims: Claims, facts: Facts
   const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) }
   if (findBan(bans.value, subject) !== null) return refuse('banned')
 
-  const client = clientOf(claims, decision.value)
-  if (!(await deps.withinRate('identities', client))) return refuse('rate_limited')
-  if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
+  const { tenant } = decision.value
+  if (!(await deps.withinRate('identities', clientKey(tenant, clientOf(claims))))) return refuse('rate_limited')
+  if (!(await deps.withinRate('tenants', tenant))) return refuse('rate_limited')
   return ok({ decision: decision.value, bans: bans.value })
 }

@@ -53,7 +53,8 @@ async function steps(
   const reservedIds = mode === 'mtls-renewal' ? ok(null) : await deps.checkReservedIds()
   if (!reservedIds.ok) return reservedIds
 
-  const proof = await attestor.appraise(evidence.value, { now, challengeNonce: request.challengeNonce })
+  const { challengeNonce } = request
+  const proof = await attestor.appraise(evidence.value, { now, challengeNonce, address: caller.address })
   if (!proof.ok) return proof
 
   const issuance: Issuance = { authority: authority.value, csr: csr.value, now }

@@ -64,9 +64,14 @@ export async function recorded<T>(
   }
 }
 
-/** Only refusals count against an address, so that many honest runners behind one address are never limited. */
+/**
+ * Only refusals of callers who proved nothing count against an address, and only they are answered by its limit. So
+ * runners behind an address that somebody floods from are served, and a renewal that is refused learns why.
+ */
 async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): Promise<Outcome<never>> {
-  const counts = statusOf(refusal) < 500 && caller.address !== ''
+  // The only refusal that is for proven callers before `facts` says so.
+  const isProven = facts.proven === true || refusal.reason === 'renewal_window'
+  const counts = !isProven && statusOf(refusal) < 500 && caller.address !== ''
   const within = !counts || (await deps.withinRate('failures', addressKeyOf(caller.address)))
   const final: Refusal = within ? refusal : { reason: 'rate_limited' }
   recordRefusal(deps, caller, final, facts)
@@ -115,9 +120,7 @@ function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, fac
   const { reason } = refusal
   const row = rowOf(caller, 'refused', reason, facts, refusal)
   logEvent(REASONS[reason].code === 'internal' ? 'error' : 'warn', row, reason)
-  const hasRoom =
-    reason !== 'rate_limited' && deps.refusalCap.admits(row.proven ? 'proven' : 'unproven', reason, row.time)
-  if (hasRoom) store(caller, () => insertRefusal(deps.database, row))
+  if (reason !== 'rate_limited' && deps.refusalCap.admits(row)) store(caller, () => insertRefusal(deps.database, row))
 }
 
 /** Logs an exception under the request id, with nothing of the request. */

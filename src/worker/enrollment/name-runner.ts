@@ -50,13 +50,14 @@ async function steps(
   const evidence = parseEvidence(attestor.fields, { token })
   if (!evidence.ok) return evidence
   // There is no CSR here, so the token is bound to no key.
-  const claims = await attestor.appraise(evidence.value, { now: toEpochSeconds(caller.at), challengeNonce: '' })
+  const appraisal = { now: toEpochSeconds(caller.at), challengeNonce: '', address: caller.address }
+  const claims = await attestor.appraise(evidence.value, appraisal)
   if (!claims.ok) return claims
   const authorized = await authorize(deps, claims.value, facts)
   if (!authorized.ok) return authorized
   const { runnerId } = authorized.value.decision
 
-  if (runnerId === null) return refuse('node_claim')
+  if (runnerId === null) return refuse('runner_id_none')
   if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')
   return ok(runnerId)
 }

@@ -11,6 +11,7 @@ import type { SpentChallenge } from '../fleet/record.ts'
 import { challengeExpiry } from './challenge.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, noteLeaf, recorded } from './event.ts'
+import { clientKey } from './rate-limit.ts'
 
 /** The parts of a WebSocket upgrade that may prove a certificate, none of them verified. Null where one is missing. */
 export interface UpgradeRequest {
@@ -61,7 +62,9 @@ async function steps(
   const bans = await deps.banList()
   if (!bans.ok) return bans
   const { leaf } = presented.value
-  if (!(await deps.withinRate('identities', leaf.enrollmentId))) return refuse('rate_limited')
+  // A signed challenge that somebody sends again uses up its own rate alone; the object takes 32 at a time.
+  const asked = clientKey(leaf.tenant, `${leaf.enrollmentId}/${challenge.value?.challenge ?? 'tls'}`)
+  if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const object = deps.enrollmentObject(leaf.enrollmentId)
   const { known, result } = await object.admit(leaf, challenge.value, bans.value)
   facts.mode = known?.mode ?? null

@@ -1,7 +1,23 @@
-// The rate limits, and the key that a client address counts under. Pure.
+// The rate limits, and the keys that requests count under. Pure.
+// What a caller has not proven must not use up what belongs to somebody else, so it counts with the caller's address.
 
-/** `failures` counts refusals by client address; the others count requests whose identity is proven. */
+/**
+ * `failures` counts refusals by client address. `tenants` and `identities` count requests whose identity is proven;
+ * `identities` also, under keys of their own, signed requests to AWS before STS is asked.
+ */
 export type Rate = 'failures' | 'identities' | 'tenants'
+
+/** The key of a proven caller. The tenant comes first: no two tenants share one. */
+export const clientKey = (tenant: string, client: string): string => `${tenant}/${client}`
+
+// A tenant's slug has no space, so no tenant has these keys.
+
+/** The key of an AWS access key ID that a caller named: it is no secret, so a stranger may name it. */
+export const namedAccessKey = (address: string, accessKeyId: string): string =>
+  `aws key ${accessKeyId} named by ${addressKeyOf(address)}`
+
+/** The key of an AWS access key ID that STS has proven. */
+export const provenAccessKey = (accessKeyId: string): string => `aws key ${accessKeyId}`
 
 /** An IPv4 address itself; of an IPv6 address its /64, since a client has a whole one. */
 export function addressKeyOf(address: string): string {

@@ -12,7 +12,7 @@ export interface Readiness {
   readonly ready: boolean
   /** SHA-256 of the compiled trust file. */
   readonly trust: string
-  /** One sentence for each fault. */
+  /** One sentence for each fault. Anybody may read them, so they name nobody's runners, tokens or hosts. */
   readonly faults: readonly string[]
 }
 
@@ -24,9 +24,10 @@ export async function readiness({ clock, trust, authority, database }: Dependenc
   if (!usable.ok) faults.push(usable.error.detail ?? 'the certificate authority is not configured')
   try {
     await pingDatabase(database)
-    const id = trust.clusters.length > 0 ? await liveRunnerIdWithSlash(database, now) : null
-    if (id !== null)
-      faults.push(`the runner token for ${id} is live: "/" is reserved while clusters are registered, revoke it`)
+    if (trust.clusters.length > 0 && (await liveRunnerIdWithSlash(database, now)) !== null)
+      faults.push(
+        'a live runner token has a runner ID with "/", which is reserved: `muster trust check --remote` names it',
+      )
   } catch {
     faults.push('D1 does not answer or is not migrated')
   }

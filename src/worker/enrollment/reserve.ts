@@ -24,6 +24,7 @@ import {
 import { authorize } from './authorize.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Facts, noteLeaf } from './event.ts'
+import { clientKey } from './rate-limit.ts'
 
 /** What a certificate is issued from, beside what the caller proved. */
 export interface Issuance {
@@ -85,14 +86,19 @@ export async function reserveRenewal(
   noteLeaf(facts, presented)
   const bans = await deps.banList()
   if (!bans.ok) return bans
-  if (!(await deps.withinRate('identities', enrollmentId))) return refuse('rate_limited')
+  // A request that somebody sends again proves nothing, and asks for the key that it asked for before.
+  const asked = clientKey(tenant, `${enrollmentId}/${issuance.csr.publicKeyHash}`)
+  if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const candidate = newContent(deps, issuance, tenant)
   if (!candidate.ok) return candidate
   const { known, result } = await deps.enrollmentObject(enrollmentId).renew(presented, candidate.value, bans.value)
   const runnerId = known?.runnerId ?? null
   Object.assign(facts, { identity: known?.identity ?? null, runnerId })
   if (!result.ok) return result
-  return ok({ enrollmentId, tenant, mode, source, runnerId, ...result.value.certificate })
+  const { certificate, again } = result.value
+  // Only the key's holder gets so far, with a key that is new.
+  if (!again && !(await deps.withinRate('identities', clientKey(tenant, enrollmentId)))) return refuse('rate_limited')
+  return ok({ enrollmentId, tenant, mode, source, runnerId, ...certificate })
 }
 
 /** Trust domain and lifetime are today's. */

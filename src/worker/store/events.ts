@@ -40,7 +40,7 @@ export const insertEvent = async (db: Database, row: EventRow): Promise<void> =>
  */
 export async function insertRefusal(db: Database, row: EventRow): Promise<void> {
   const since = (span: Seconds) => firstUuidv7At(subtractSeconds(row.time, span))
-  const alike = sql`outcome = ${row.outcome} AND proven = ${row.proven ? 1 : 0}`
+  const alike = sql`outcome = ${row.outcome} AND proven = ${row.proven ? 1 : 0} AND tenant IS ${row.tenant}`
   const burst = row.proven ? BURST.proven : BURST.unproven
   const rare = sql`${row.proven ? 1 : 0} AND NOT EXISTS (SELECT 1 FROM event
     WHERE id >= ${since(RARE_SPAN)} AND ${alike} AND reason = ${row.reason})`

@@ -1,36 +1,44 @@
 // Caps how many refusals get a row in `event`, so that a flood neither fills nor bills the database. Each isolate applies
 // the caps to its own refusals; `insertRefusal` applies the same caps to those of all isolates.
 
-import type { Reason } from '../../protocol/reasons.ts'
 import { type EpochSeconds, minutes, seconds, subtractSeconds } from '../../protocol/time.ts'
 
 /** So many rows within `BURST_SPAN` are written at once, further ones one a second. */
 export const BURST = { unproven: 30, proven: 20 } as const
 export const BURST_SPAN = minutes(1)
-/** A reason that no proven caller had for so long is always written, since it may be a clone. */
+/** A reason that no proven caller of the tenant had for so long is always written, since it may be a clone. */
 export const RARE_SPAN = seconds(10)
 
-/** Proven callers have a cap of their own, so that a flood of others does not hide them. */
-export type Proof = keyof typeof BURST
+/**
+ * Proven callers of each tenant have a cap of their own, so that no flood of others hides them: not of callers who proved
+ * nothing, nor of those who proved an identity that has no tenant, as anybody with an AWS account can.
+ */
+interface Refused {
+  readonly proven: boolean
+  readonly tenant: string | null
+  readonly reason: string | null
+  readonly time: EpochSeconds
+}
 
 export interface RefusalCap {
   /** Whether the refusal is within the isolate's caps; if so, it is counted. */
-  readonly admits: (proof: Proof, reason: Reason, now: EpochSeconds) => boolean
+  readonly admits: (refused: Refused) => boolean
 }
 
 export function makeRefusalCap(): RefusalCap {
-  const admitted: Record<Proof, EpochSeconds[]> = { unproven: [], proven: [] }
-  const lastOf = new Map<Reason, EpochSeconds>()
+  const admitted = new Map<string, EpochSeconds[]>()
+  const lastOf = new Map<string, EpochSeconds>()
   return {
-    admits(proof, reason, now) {
-      const recent = admitted[proof].filter((time) => time > subtractSeconds(now, BURST_SPAN))
-      const rare = proof === 'proven' && (lastOf.get(reason) ?? 0) <= subtractSeconds(now, RARE_SPAN)
-      const admits = recent.length < BURST[proof] || recent.at(-1) !== now || rare
+    admits({ proven, tenant, reason, time: now }) {
+      const cap = `${proven} ${tenant}`
+      const recent = (admitted.get(cap) ?? []).filter((time) => time > subtractSeconds(now, BURST_SPAN))
+      const rare = proven && (lastOf.get(`${cap} ${reason}`) ?? 0) <= subtractSeconds(now, RARE_SPAN)
+      const admits = recent.length < BURST[proven ? 'proven' : 'unproven'] || recent.at(-1) !== now || rare
       if (admits) {
         recent.push(now)
-        if (proof === 'proven') lastOf.set(reason, now)
+        if (proven) lastOf.set(`${cap} ${reason}`, now)
       }
-      admitted[proof] = recent
+      admitted.set(cap, recent)
       return admits
     },
   }

@@ -26,11 +26,11 @@ beforeAll(async () => {
     stdin: {
       resolveDir: fileURLToPath(new URL('../../../src', import.meta.url)),
       contents: `import { awsSts } from './worker/attestors/aws-sts.ts'
-        const allowKey = async () => true
+        const limits = { allowNamedKey: async () => true, allowProvenKey: async () => true }
         export default { fetch: async (request, { STS }) => {
           const { evidence, now } = await request.json()
-          const attestor = awsSts({ regions: ['us-east-1'], fetch: (url, init) => STS.fetch(url, init), allowKey })
-          return Response.json(await attestor.appraise(evidence, { now, challengeNonce: '${nonce}' }))
+          const attestor = awsSts({ regions: ['us-east-1'], fetch: (url, init) => STS.fetch(url, init), ...limits })
+          return Response.json(await attestor.appraise(evidence, { now, challengeNonce: '${nonce}', address: '' }))
         } }`,
     },
     bundle: true,

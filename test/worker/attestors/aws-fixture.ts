@@ -1,7 +1,7 @@
 // What the tests of `aws-sts` have in common: a fixed time, two known keys, and evidence signed with them.
 
 import { epochMilliseconds, toEpochSeconds } from '../../../src/protocol/time.ts'
-import { awsSts } from '../../../src/worker/attestors/aws-sts.ts'
+import { type AwsSources, awsSts } from '../../../src/worker/attestors/aws-sts.ts'
 import { type FakeKey, type FakeSts, fakeSts, type Signing, signEvidence } from '../../fakes/sts.ts'
 
 export const now = epochMilliseconds(Date.UTC(2026, 2, 1, 12))
@@ -28,6 +28,11 @@ export interface Sent {
   readonly body: string
 }
 
+export const appraisal = { now: toEpochSeconds(now), challengeNonce: nonce, address: '192.0.2.1' }
+
+/** Neither limits. */
+export const unlimited = { allowNamedKey: async () => true, allowProvenKey: async () => true }
+
 /** Evidence of the role, as odd as asked for. */
 export const sign = (odd: Partial<Signing> = {}): Promise<Sent> =>
   signEvidence({ key: roleKey, nonce, at: now, ...odd })
@@ -36,9 +41,9 @@ export const sign = (odd: Partial<Signing> = {}): Promise<Sent> =>
 export async function appraise(
   evidence: Sent,
   sts: FakeSts = fakeSts(() => now, [roleKey, userKey]),
-  allowKey = async (_: string): Promise<boolean> => true,
+  limits: Pick<AwsSources, 'allowNamedKey' | 'allowProvenKey'> = unlimited,
 ) {
-  const attestor = awsSts({ regions, fetch: sts.fetch, allowKey })
-  const result = await attestor.appraise(evidence, { now: toEpochSeconds(now), challengeNonce: nonce })
+  const attestor = awsSts({ regions, fetch: sts.fetch, ...limits })
+  const result = await attestor.appraise(evidence, appraisal)
   return { calls: sts.calls, result, reason: result.ok ? null : result.error.reason }
 }

@@ -5,11 +5,22 @@ import { toEpochSeconds } from '../../../src/protocol/time.ts'
 import { awsSts } from '../../../src/worker/attestors/aws-sts.ts'
 import { fakeSts, GET_CALLER_IDENTITY } from '../../fakes/sts.ts'
 import { trustWith } from '../../fakes/trust.ts'
-import { appraise, nonce, now, regions, roleKey, type Sent, sign, userKey } from './aws-fixture.ts'
+import {
+  appraisal,
+  appraise,
+  nonce,
+  now,
+  regions,
+  roleKey,
+  type Sent,
+  sign,
+  unlimited,
+  userKey,
+} from './aws-fixture.ts'
 import { attestorContract } from './contract.ts'
 
 attestorContract('aws-sts', async () => ({
-  attestor: awsSts({ regions, fetch: fakeSts(() => now, [roleKey]).fetch, allowKey: async () => true }),
+  attestor: awsSts({ regions, fetch: fakeSts(() => now, [roleKey]).fetch, ...unlimited }),
   evidence: { ...(await sign()) },
   now: toEpochSeconds(now),
   challengeNonce: nonce,
@@ -153,19 +164,33 @@ test('an expired session and a wrong key have different reasons', async () => {
   expect(reason).toBe('sts_expired')
 })
 
-test('a key over its rate does not reach STS', async () => {
-  const asked: string[] = []
-  const { calls, reason } = await appraise(
-    await sign(),
-    fakeSts(() => now, [roleKey]),
-    async (accessKeyId) => {
-      asked.push(accessKeyId)
-      return false
-    },
-  )
+test('an address that names a key too often does not reach STS', async () => {
+  const asked: string[][] = []
+  const sts = fakeSts(() => now, [roleKey])
+  const allowNamedKey = async (...given: string[]) => {
+    asked.push(given)
+    return false
+  }
+  const { calls, reason } = await appraise(await sign(), sts, { ...unlimited, allowNamedKey })
   expect(reason).toBe('rate_limited')
-  expect(asked).toEqual([roleKey.accessKeyId])
+  expect(asked).toEqual([['192.0.2.1', roleKey.accessKeyId]])
   expect(calls).toHaveLength(0)
+})
+
+test('a key counts by itself only once STS has proven it', async () => {
+  const proven: string[] = []
+  const allowProvenKey = async (accessKeyId: string) => {
+    proven.push(accessKeyId)
+    return false
+  }
+  const sts = () => fakeSts(() => now, [roleKey])
+  const forged = await sign({ key: { ...roleKey, secretAccessKey: 'a guess' } })
+  expect(await appraise(forged, sts(), { ...unlimited, allowProvenKey })).toMatchObject({ reason: 'sts_signature' })
+  expect(proven).toEqual([])
+  expect(await appraise(await sign(), sts(), { ...unlimited, allowProvenKey })).toMatchObject({
+    reason: 'rate_limited',
+  })
+  expect(proven).toEqual([roleKey.accessKeyId])
 })
 
 test.each<[string, (url: string, init: RequestInit) => Promise<Response>]>([
@@ -190,8 +215,8 @@ test.each<[string, (url: string, init: RequestInit) => Promise<Response>]>([
     calls++
     return fetch(url, init)
   }
-  const attestor = awsSts({ regions, fetch: counting, allowKey: async () => true })
-  const result = await attestor.appraise(await sign(), { now: toEpochSeconds(now), challengeNonce: nonce })
+  const attestor = awsSts({ regions, fetch: counting, ...unlimited })
+  const result = await attestor.appraise(await sign(), appraisal)
   expect(result).toEqual({ ok: false, error: { reason: 'sts_unavailable' } })
   expect(calls).toBe(1)
 })

@@ -175,7 +175,7 @@ const texts = (evidence: JsonObject): string[] =>
 async function appraise(subject: ContractSubject, given: JsonObject): Promise<Outcome<Claims>> {
   const { attestor, now, challengeNonce = 'A'.repeat(64) } = subject
   const evidence = parseEvidence(attestor.fields, given)
-  return evidence.ok ? attestor.appraise(evidence.value, { now, challengeNonce }) : evidence
+  return evidence.ok ? attestor.appraise(evidence.value, { now, challengeNonce, address: '192.0.2.1' }) : evidence
 }
 
 async function accepted(subject: ContractSubject) {

@@ -10,7 +10,7 @@ import { trustWith } from '../../fakes/trust.ts'
 import { attestorContract } from './contract.ts'
 
 const now = epochSeconds(1_800_000_000)
-const appraisal = { now, challengeNonce: 'A'.repeat(64) }
+const appraisal = { now, challengeNonce: 'A'.repeat(64), address: '192.0.2.1' }
 
 async function minted(kind: TokenKind, changes: Partial<MintedToken> = {}) {
   const token = mintToken(kind)

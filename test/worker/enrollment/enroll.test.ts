@@ -15,7 +15,7 @@ import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent, listEvents } from '../../../src/worker/store/events.ts'
 import { insertToken, revokeToken } from '../../../src/worker/store/tokens.ts'
 import { enrollBody, makeKeys, makeRequester, type Requester } from '../../fakes/requester.ts'
-import { trustWith } from '../../fakes/trust.ts'
+import { clusterWith, trustWith } from '../../fakes/trust.ts'
 
 const db = openDatabase(env.DB)
 let now: EpochMilliseconds = epochMilliseconds(Date.UTC(2026, 10, 29, 12))
@@ -285,6 +285,26 @@ describe('the other routes', () => {
     )
     expect(answered.status).toBe(503)
     expect(await answered.text()).toContain('CA_KEY')
+  })
+
+  test('/readyz tells nobody the runner ID of a token that is in the way', async () => {
+    const runnerId = 'lab/node-7'
+    const id = uuidv7(now)
+    const row = {
+      id,
+      hash: 'x'.repeat(64),
+      kind: 'runner',
+      tenant: 'acme',
+      runnerId,
+      createdAt: toEpochSeconds(now),
+    } as const
+    await insertToken(db, row)
+    const clustered = compose(trustWith({ clusters: [clusterWith()] }), undefined, () => now)
+    const answered = await clustered.fetch(new Request('https://x/readyz'), bindings, createExecutionContext())
+    const text = await answered.text()
+    await revokeToken(db, id, toEpochSeconds(now))
+    expect([answered.status, text.includes('reserved')]).toEqual([503, true])
+    for (const hidden of [runnerId, 'node-7', id]) expect(text).not.toContain(hidden)
   })
 
   test('/readyz says so when the CA has less than one certificate lifetime left', async () => {

@@ -41,12 +41,28 @@ describe('a projected token', () => {
     const changes = { claims: { sub: 'system:serviceaccount:other:runner' }, workload: { namespace: 'other' } }
     expect(await (await controlPlane.enroll(await a.token(controlPlane.seconds(), changes))).json()).toMatchObject({
       tenant: 'globex',
+      runnerId: null,
     })
     expect(await codeOf(await controlPlane.enroll(await a.token(controlPlane.seconds())))).toBe('attestation_invalid')
   })
 
-  test('of a denied node is refused, of another node not', async () => {
-    const controlPlane = await makeControlPlane([a], { clusters: [{ denyNodes: ['node-b'] }] })
+  test('that is mapped to no tenant is refused, and the event names whose it is', async () => {
+    const controlPlane = await makeControlPlane([a], { trust: { kubernetesMappings: [] } })
+    const response = await controlPlane.enroll(await a.token(controlPlane.seconds()))
+    expect(await controlPlane.eventOf(response)).toMatchObject({
+      reason: 'tenant_none',
+      proven: true,
+      tenant: null,
+      source: 'c0',
+      identity: 'system:serviceaccount:runners:runner',
+    })
+  })
+
+  test.each([
+    ['the ServiceAccount of the entry', { namespace: 'runners', serviceAccount: 'runner' }],
+    ['another ServiceAccount', { namespace: 'x', serviceAccount: 'y' }],
+  ])('of a denied node is refused, of another node not: %s', async (_, workload) => {
+    const controlPlane = await makeControlPlane([a], { clusters: [{ denyNodes: ['node-b'], workload }] })
     const denied = await controlPlane.enroll(
       await a.token(controlPlane.seconds(), { workload: { node: { name: 'node-b' } } }),
     )
@@ -73,7 +89,8 @@ test('the nodes of a cluster have one ServiceAccount and a rate each', async () 
   for (const name of ['node-a', 'node-b', 'node-a']) {
     await controlPlane.enroll(await a.token(controlPlane.seconds(), { workload: { node: { name } } }))
   }
-  expect(keys).toEqual(['c0/node-a', 'c0/node-b', 'c0/node-a'])
+  const of = (node: string) => `acme/system:serviceaccount:runners:runner/c0/${node}`
+  expect(keys).toEqual([of('node-a'), of('node-b'), of('node-a')])
 })
 
 test('every failed token gets the same answer, but for request id and time', async () => {

@@ -20,6 +20,7 @@ import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { clusterWith } from '../../fakes/trust.ts'
 import {
+  connect,
   db,
   enrollByToken,
   type Identity,
@@ -142,6 +143,18 @@ describe('reauthorization at a renewal', () => {
     const identity = await enrolledBy(pod)
     deployment.setTrust({ ...before, clusters: [clusterWith({ issuer: 'https://other.example.com' })] })
     expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('an enrollment loses the runner ID that today’s trust file gives to another ServiceAccount', async () => {
+    const identity = await enrolledBy(pod)
+    const first = await muster.renew(identity)
+    expect(first.runnerId).toBe('prod/node-1')
+    deployment.setTrust({ ...before, clusters: [clusterWith({ workload: { namespace: 'x', serviceAccount: 'y' } })] })
+    const second = await muster.renew(first)
+    expect([second.status, second.runnerId]).toEqual([200, null])
+    const tunnel = await connect(muster, second)
+    expect(await tunnel.hello()).toMatchObject({ type: 'ready', runnerId: null })
+    tunnel.close()
   })
 
   test('what a platform proved is to be proven anew after a day, and no second earlier', async () => {

@@ -216,7 +216,19 @@ describe('unauthenticated is', () => {
       await issuer.token(controlPlane.seconds(), { workload: { node: undefined } }),
     )
     expect(await outcome(response)).toBe('unauthenticated')
-    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'node_claim' })
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'runner_id_none' })
+  })
+
+  test.each([
+    ['that the entry does not name', { namespace: 'runners', serviceAccount: 'compass-runner' }],
+    ['of an entry that names none', null],
+  ])('a token of a mapped ServiceAccount %s, in the words of a failed proof', async (_, workload) => {
+    const controlPlane = await makeControlPlane([issuer], { clusters: [{ workload }] })
+    const token = await issuer.token(controlPlane.seconds())
+    const response = await post(controlPlane, token)
+    expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'runner_id_none', tenant: 'acme' })
+    expect(await response.text()).toBe(await (await post(controlPlane, 'x')).text())
+    expect(await (await controlPlane.enroll(token)).json()).toMatchObject({ tenant: 'acme', runnerId: null })
   })
 })
 

@@ -206,12 +206,30 @@ test('after a flood there is room for one refusal a second, so that the latest c
 test('an isolate asks the database for no more than there can be room for', () => {
   const gate = makeRefusalCap()
   const asked = Array.from({ length: 400 }, (_, i) =>
-    gate.admits('unproven', 'token_unknown', addSeconds(NOW, seconds(Math.floor(i / 40)))),
+    gate.admits({ ...eventRow(NOW, false), time: addSeconds(NOW, seconds(Math.floor(i / 40))) }),
   )
   expect(asked.filter(Boolean).length).toBe(30 + 9)
-  expect(Array.from({ length: 100 }, () => gate.admits('proven', 'token_used', NOW)).filter(Boolean).length).toBe(20)
-  expect(gate.admits('proven', 'clone_suspected', NOW)).toBe(true)
-  expect(gate.admits('proven', 'clone_suspected', NOW)).toBe(false)
+  const proven = { ...eventRow(NOW, true), tenant: 'acme' }
+  expect(Array.from({ length: 100 }, () => gate.admits(proven)).filter(Boolean).length).toBe(20)
+  const clone = { ...proven, reason: 'clone_suspected' }
+  expect([gate.admits(clone), gate.admits(clone)]).toEqual([true, false])
+})
+
+test('neither another tenant nor an identity without one hides what a tenant is refused', async () => {
+  const gate = makeRefusalCap()
+  const time = epochSeconds(NOW + 1000)
+  const stranger = { ...eventRow(time, true), reason: 'tenant_none' }
+  const rows = [
+    ...Array.from({ length: 100 }, () => ({ ...stranger, id: uuidv7(epochMilliseconds(time * 1000)) })),
+    ...['acme', 'globex'].flatMap((tenant) =>
+      Array.from({ length: 5 }, () => ({ ...eventRow(time, true), reason: 'clone_suspected', tenant })),
+    ),
+  ]
+  for (const row of rows) if (gate.admits(row)) await insertRefusal(db, row)
+  const written = (await listEvents(db, 1000)).filter((row) => row.time === time)
+  expect(written.filter(({ tenant }) => tenant === null)).toHaveLength(20)
+  expect(written.filter(({ tenant }) => tenant === 'acme')).toHaveLength(5)
+  expect(written.filter(({ tenant }) => tenant === 'globex')).toHaveLength(5)
 })
 
 test('events older than the bound are deleted, younger ones are not', async () => {
