@@ -132,7 +132,8 @@ export const REASONS = {
   },
   keys_none_usable: {
     code: 'keys_unavailable',
-    advice: 'The issuer publishes no usable key (RSA of 2048 bits or more, or P-256). Check its JWKS.',
+    advice:
+      'The issuer publishes no usable key (RSA of 2048 bits or more, or P-256, with a kid), or private ones. Check its JWKS.',
   },
   keys_shared: {
     code: 'keys_unavailable',

@@ -1,19 +1,21 @@
 // The work of the KeyDirectory object: fetches every cluster's key set, compares the sets, and says which may be used.
 // Nothing else fetches key sets, so single-flight, cool-down and back-off are here alone.
 
-import { KEY_SET_BACKOFF, KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
+import { KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
 import { REASONS } from '../../protocol/reasons.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
-import {
-  type Clock,
-  type EpochMilliseconds,
-  epochMilliseconds,
-  type Seconds,
-  seconds,
-  toMilliseconds,
-} from '../../protocol/time.ts'
+import type { Clock, EpochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { log, logFailure } from '../telemetry/log.ts'
+import {
+  after,
+  type ClusterRecord,
+  hasNothingToUse,
+  NOTHING_TO_USE,
+  retryAt,
+  thumbprintsOf,
+  UNTRIED,
+} from './cluster-record.ts'
 import type { KeySet } from './jwks/parse.ts'
 import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
@@ -38,23 +40,6 @@ export interface DirectoryAnswer {
   readonly fault: Refusal | null
 }
 
-/** The stored state of one cluster. */
-interface ClusterRecord {
-  /** Name of its KV entry. Another name means another issuer or source, so the record is dropped. */
-  readonly entry: string
-  /** The last good set, and when it was fetched. It is compared with other sets however old it is. */
-  readonly set: KeySet | null
-  readonly fetchedAt: EpochMilliseconds | null
-  /** Start of the last attempt, written before it is made. */
-  readonly attemptedAt: EpochMilliseconds | null
-  /** Whether an attempt ever ended, successful or not. */
-  readonly tried: boolean
-  readonly failures: number
-  readonly fault: Refusal | null
-  /** Start of the last attempt that an unknown `kid` caused. */
-  readonly refetchedAt: EpochMilliseconds | null
-}
-
 interface Progress {
   readonly roster: string
   readonly sequence: number
@@ -65,9 +50,6 @@ interface Progress {
 
 const PROGRESS = 'progress'
 const CLUSTER_PREFIX = 'cluster/'
-
-const after = (time: EpochMilliseconds, span: Seconds): EpochMilliseconds =>
-  epochMilliseconds(time + toMilliseconds(span))
 
 /** Reads the object's storage, and drops the records of clusters that the trust file no longer has. */
 export async function openDirectory(sources: DirectorySources): Promise<Directory> {
@@ -88,7 +70,8 @@ export class Directory {
     const { storage } = sources
     for (const [key, record] of [...storage.list<ClusterRecord>({ prefix: CLUSTER_PREFIX })]) {
       const name = key.slice(CLUSTER_PREFIX.length)
-      if (entries.get(name) === record.entry) this.#records.set(name, record)
+      // The defaults are for a record of an older version.
+      if (entries.get(name) === record.entry) this.#records.set(name, { ...UNTRIED, ...record })
       else storage.delete(key)
     }
     for (const [name, entry] of entries) {
@@ -107,6 +90,8 @@ export class Directory {
   async ask(name: string, kid: string): Promise<DirectoryAnswer | null> {
     const known = this.#records.get(name)?.set
     const untried = this.#sources.clusters.filter((cluster) => this.#records.get(cluster.name)?.tried === false)
+    // The one that is asked for goes first.
+    untried.sort((a, b) => Number(b.name === name) - Number(a.name === name))
     await Promise.all(untried.map((cluster) => this.#fetchOnce(cluster)))
     const cluster = this.#sources.clusters.find((known) => known.name === name)
     if (cluster === undefined) return null
@@ -187,21 +172,28 @@ export class Directory {
       logFailure('bug', error, { cluster: name })
       return refuse('keys_fetch_failed')
     })
-    // Read again: a refetch may have been recorded meanwhile.
+    if (!result.ok) this.#fail(name, result.error, this.#record(name).unusable)
+    else if (hasNothingToUse(result.value)) this.#fail(name, NOTHING_TO_USE, result.value.thumbprints)
+    else this.#load(name, result.value)
+  }
+
+  #load(name: string, set: KeySet): void {
     const record = this.#record(name)
-    if (result.ok) {
-      const changed = JSON.stringify(record.set) !== JSON.stringify(result.value)
-      const fetchedAt = this.#sources.clock()
-      this.#keep(name, { ...record, tried: true, set: result.value, fetchedAt, failures: 0, fault: null })
-      for (const thumbprint of result.value.exposed)
-        log('error', 'private key published', { cluster: name, thumbprint })
-      this.#compare()
-      this.#advance(changed)
-    } else {
-      const { reason, detail } = result.error
-      this.#keep(name, { ...record, tried: true, failures: record.failures + 1, fault: result.error })
-      log('warn', 'key set not loaded', { cluster: name, reason, detail, advice: REASONS[reason].advice })
-    }
+    const changed = JSON.stringify(record.set) !== JSON.stringify(set)
+    const fetchedAt = this.#sources.clock()
+    this.#keep(name, { ...record, tried: true, set, fetchedAt, unusable: [], failures: 0, fault: null })
+    for (const thumbprint of set.exposed) log('error', 'private key published', { cluster: name, thumbprint })
+    this.#compare()
+    this.#advance(changed)
+  }
+
+  #fail(name: string, fault: Refusal, unusable: readonly string[]): void {
+    const record = this.#record(name)
+    this.#keep(name, { ...record, tried: true, unusable, failures: record.failures + 1, fault })
+    const { reason, detail } = fault
+    log('warn', 'key set not loaded', { cluster: name, reason, detail, advice: REASONS[reason].advice })
+    this.#compare()
+    this.#advance(false)
   }
 
   #compare(): void {
@@ -214,9 +206,7 @@ export class Directory {
   }
 
   #holders(): Set<string> {
-    return holdersOfSharedKeys(
-      new Map([...this.#records].map(([name, record]) => [name, record.set?.thumbprints ?? []])),
-    )
+    return holdersOfSharedKeys(new Map([...this.#records].map(([name, record]) => [name, thumbprintsOf(record)])))
   }
 
   /** Raises the sequence where there is something to publish. It is at least the time, so that it grows even if storage is lost. */
@@ -268,21 +258,4 @@ export class Directory {
     this.#progress = { ...this.#progress, ...changes }
     this.#sources.storage.put(PROGRESS, this.#progress)
   }
-}
-
-const UNTRIED: Omit<ClusterRecord, 'entry'> = {
-  set: null,
-  fetchedAt: null,
-  attemptedAt: null,
-  tried: false,
-  failures: 0,
-  fault: null,
-  refetchedAt: null,
-}
-
-/** When a cluster without a set may be fetched again: back-off from the last attempt, without jitter. Null: at once. */
-function retryAt({ attemptedAt, failures }: ClusterRecord): EpochMilliseconds | null {
-  if (attemptedAt === null || failures === 0) return null
-  const { least, most } = KEY_SET_BACKOFF
-  return after(attemptedAt, seconds(Math.min(least * 2 ** (failures - 1), most)))
 }

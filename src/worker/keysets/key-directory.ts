@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { type Directory, type DirectoryAnswer, openDirectory } from './directory.ts'
+import { Connections } from './jwks/connections.ts'
 import { type FetchFunction, fetchKeySet } from './jwks/fetch.ts'
 import { type Snapshot, seal } from './snapshot.ts'
 
@@ -27,6 +28,7 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
 
     constructor(state: DurableObjectState, env: DirectoryEnv) {
       super(state, env)
+      const connections = new Connections()
       this.#directory = openDirectory({
         clusters: trust.clusters,
         storage: state.storage.kv,
@@ -35,7 +37,7 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
           const fetch = fetchFor(cluster, env)
           return fetch === null
             ? refuse('keys_fetch_failed', { detail: `binding ${cluster.binding} is missing in wrangler.toml` })
-            : fetchKeySet(cluster, fetch)
+            : fetchKeySet(cluster, connections.through(fetch))
         },
         writeSnapshots: async (snapshots) => {
           // Without CA_KEY nothing can be sealed, so no reader would accept it.

@@ -140,8 +140,8 @@ async function keyIn(memory: Memory, kid: string, now: EpochMilliseconds): Promi
   const { snapshot, imported, fault } = memory
   switch (snapshot.state) {
     case 'never': {
-      const reason = fault?.reason === 'jwks_uri_refused' ? 'jwks_uri_refused' : 'keys_never_fetched'
-      return refuse(reason, { ...detailOf(fault), ...retryAfter(memory, now) })
+      const isPlain = fault === null || fault.reason === 'keys_fetch_failed'
+      return refuse(isPlain ? 'keys_never_fetched' : fault.reason, { ...detailOf(fault), ...retryAfter(memory, now) })
     }
     case 'stale':
       return refuse('keys_stale', { ...detailOf(fault), ...retryAfter(memory, now) })
@@ -151,6 +151,7 @@ async function keyIn(memory: Memory, kid: string, now: EpochMilliseconds): Promi
       break
   }
   if (isOlder(snapshot, KEY_SET_LIFE, now)) return refuse('keys_stale')
+  // The issuer showed the private half of each.
   if (snapshot.keys.length === 0) return refuse('keys_none_usable')
   const found = snapshot.keys.find((key) => key.kid === kid)
   if (found === undefined) return refuse('key_unknown')

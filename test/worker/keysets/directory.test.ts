@@ -255,14 +255,57 @@ test('a key removed upstream is gone with the next refresh', async () => {
   expect((await ask(directory, 'c0', old))?.snapshot.keys.map(({ kid }) => kid)).toEqual([kidOf(a)])
 })
 
-test('an issuer that publishes no key any more has none that works', async () => {
-  const a = await one()
-  const { open, ask, within } = makeObject(a)
-  const directory = await open()
-  await ask(directory, 'c0', kidOf(a))
-  a.jwks = '{"keys":[]}'
-  await within(() => directory.refresh())
-  expect((await ask(directory, 'c0', kidOf(a)))?.snapshot).toMatchObject({ state: 'usable', keys: [] })
+describe('an issuer that publishes no key to use', () => {
+  const OKP = '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"k","use":"sig"}'
+  const NONE = [
+    ['no key', '{"keys":[]}'],
+    ['keys of another kind alone', `{"keys":[${OKP}]}`],
+    ['things that are no keys', '{"keys":[null,{},1]}'],
+  ] as const
+
+  test.each(NONE)('but %s keeps its last good set for 24 h', async (_, jwks) => {
+    const a = await one()
+    const { open, ask, within } = makeObject(a)
+    const directory = await open()
+    await ask(directory, 'c0', kidOf(a))
+    a.jwks = jwks
+    await within(() => directory.refresh())
+    now += 24 * HOUR
+    const kept = await ask(directory, 'c0', kidOf(a))
+    expect(kept).toMatchObject({ snapshot: { state: 'usable' }, fault: { reason: 'keys_none_usable' } })
+    expect(kept?.snapshot.keys.map(({ kid }) => kid)).toEqual([kidOf(a)])
+    now += 1
+    expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('stale')
+    a.jwks = null
+    now += 5 * MINUTE
+    expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('usable')
+  })
+
+  test.each(NONE)('but %s from the first has no set, with the reason, and is tried again', async (_, jwks) => {
+    const a = await one()
+    a.jwks = jwks
+    const { open, ask } = makeObject(a)
+    const directory = await open()
+    expect(await ask(directory, 'c0', kidOf(a))).toMatchObject({
+      snapshot: { state: 'never' },
+      fault: { reason: 'keys_none_usable' },
+      retryAt: now + 10_000,
+    })
+    a.jwks = null
+    now += 10_000
+    expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('usable')
+  })
+
+  test('but shows its private keys loses them at once', async () => {
+    const a = await one()
+    const { open, ask, within } = makeObject(a)
+    const directory = await open()
+    await ask(directory, 'c0', kidOf(a))
+    const [key] = a.keys
+    a.jwks = JSON.stringify({ keys: [{ ...key?.publicJwk, kid: key?.kid, d: 'x'.repeat(43) }] })
+    await within(() => directory.refresh())
+    expect((await ask(directory, 'c0', kidOf(a)))?.snapshot).toMatchObject({ state: 'usable', keys: [] })
+  })
 })
 
 test('a set whose hourly refresh never came is fetched when it is asked for', async () => {
@@ -315,7 +358,7 @@ describe('a key that two clusters publish', () => {
     expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('usable')
   })
 
-  test('counts also where it is not for signatures, and where its holder was discarded for age', async () => {
+  test('counts also where it is not for signatures and its holder has no other, however long ago that was read', async () => {
     const [a, b] = [await one(), await two()]
     const [key] = a.keys
     b.jwks = JSON.stringify({ keys: [{ ...key?.publicJwk, use: 'enc' }] })
@@ -327,7 +370,7 @@ describe('a key that two clusters publish', () => {
       now += HOUR
       await within(() => directory.refresh())
     }
-    expect((await ask(directory, 'c1', 'kid'))?.snapshot.state).toBe('stale')
+    expect((await ask(directory, 'c1', 'kid'))?.snapshot.state).toBe('never')
     expect((await ask(directory, 'c0', kidOf(a)))?.snapshot.state).toBe('shared')
   })
 

@@ -232,6 +232,12 @@ describe('a cluster that cannot be used', () => {
     expect(await makeIsolate()(a)).toMatchObject(refused('keys_none_usable'))
   })
 
+  test('that the issuer never filled is reported as that', async () => {
+    const fault = { reason: 'keys_none_usable', detail: 'none' } as const
+    answers.set('a', { snapshot: await snapshotOf({ state: 'never', fetchedAt: null, keys: [] }), fault })
+    expect(await makeIsolate()(a)).toMatchObject(refused('keys_none_usable'))
+  })
+
   test('for a discovery document with a foreign jwks_uri names the remedy', async () => {
     const fault = { reason: 'jwks_uri_refused', detail: 'set jwksURI' } as const
     answers.set('a', { snapshot: await snapshotOf({ state: 'never', fetchedAt: null, keys: [] }), fault })

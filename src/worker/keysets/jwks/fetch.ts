@@ -10,7 +10,7 @@ import { type Milliseconds, toMilliseconds } from '../../../protocol/time.ts'
 import type { Cluster } from '../../../trust/modes/kubernetes.ts'
 import { type KeySet, parseKeySet } from './parse.ts'
 
-export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>
+export type FetchFunction = (url: string, init: RequestInit & { readonly signal: AbortSignal }) => Promise<Response>
 
 /** The `detail` of a refusal is for the operator and quotes nothing that the issuer sent. */
 export async function fetchKeySet(
