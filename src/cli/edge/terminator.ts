@@ -12,6 +12,7 @@ import {
 } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
+import { admit, type EdgeProblem } from './admission.ts'
 import { CF_HEADER, cfOf, type Scheme } from './cf.ts'
 
 export interface Upstream {
@@ -53,27 +54,31 @@ function serve(server: Server, scheme: Scheme, upstream: Upstream): Server {
   // workerd closes a connection that is idle for 5 s; ours are gone before that.
   const agent = new Agent({ keepAlive: true, timeout: 3000 })
   server.on('request', (request, response) => {
-    if (hasHost(request)) forward(request, response, { ...upstreamRequest(request, scheme, upstream), agent })
-    else response.writeHead(400, { connection: 'close' }).end('Host is not a host name\n')
+    const path = admit(request, scheme)
+    if (path.ok) forward(request, response, { ...upstreamRequest(request, path.value, scheme, upstream), agent })
+    else refuse(response, path.error)
   })
   server.on('upgrade', (request, socket, head) => {
-    if (hasHost(request)) upgrade(request, socket, head, upstreamRequest(request, scheme, upstream))
-    else socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n')
+    const path = admit(request, scheme)
+    if (path.ok) upgrade(request, socket, head, upstreamRequest(request, path.value, scheme, upstream))
+    else refuse(responseOn(request, socket), path.error)
   })
   server.on('close', () => agent.destroy())
   return server
 }
 
-/**
- * Exactly one, and of a host and a port alone (RFC 9112 §3.2): workerd answers 500 where the URL of a request cannot be
- * made, and takes what follows a `/`, `?` or `#` in Host for the path.
- */
-function hasHost({ headersDistinct }: IncomingMessage): boolean {
-  const [host = '', second] = headersDistinct.host ?? []
-  return second === undefined && !/[\s/?#@\\]/.test(host) && URL.canParse(`http://${host}`)
+/** The last answer of its connection, since the rest of the request is not read. */
+function refuse(response: ServerResponse, problem: EdgeProblem): void {
+  response.writeHead(problem.status, { 'content-type': 'application/problem+json', connection: 'close' })
+  response.end(`${JSON.stringify(problem)}\n`)
 }
 
-function upstreamRequest(request: IncomingMessage, scheme: Scheme, { port, secret }: Upstream): RequestOptions {
+function upstreamRequest(
+  request: IncomingMessage,
+  path: string,
+  scheme: Scheme,
+  { port, secret }: Upstream,
+): RequestOptions {
   const edge = { secret, scheme }
   const headers = [
     ...pairsOf(request.rawHeaders)
@@ -92,7 +97,7 @@ function upstreamRequest(request: IncomingMessage, scheme: Scheme, { port, secre
     host: '127.0.0.1',
     port,
     method: request.method ?? 'GET',
-    path: request.url ?? '/',
+    path,
     headers,
     setHost: false,
     maxHeaderSize: LARGEST_HEADERS,

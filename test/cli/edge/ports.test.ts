@@ -22,6 +22,29 @@ afterAll(async () => {
   rmSync(scratch, { recursive: true })
 })
 
+const CRONS = '/cdn-cgi/local/scheduled'
+
+/** Names of no loopback address, or that only look like one. */
+const ELSEWHERE = [
+  'evil.example',
+  'muster.example:8443',
+  'localhost.evil.example',
+  '127.0.0.1.evil.example',
+  'xlocalhost',
+  '0.0.0.0',
+  '128.0.0.1',
+  '192.168.0.7:8787',
+  '[::]',
+  '[fe80::1]:8787',
+]
+
+/** What the plain port answers to these lines. */
+async function overSocket(lines: string): Promise<string> {
+  const socket = connect(Number(new URL(edge.url).port), '127.0.0.1')
+  socket.write(`${lines}${lines.includes('Connection:') ? '' : '\r\nConnection: close'}\r\n\r\n`)
+  return text(socket)
+}
+
 /** A certificate that says nothing of interest, of any size. */
 async function clientCertificate(padding = 0): Promise<{ key: string; cert: string; der: Buffer }> {
   const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
@@ -50,10 +73,40 @@ describe('the ports', () => {
     expect(tls.cf).toMatchObject({ tlsVersion: 'TLSv1.3', httpProtocol: 'HTTP/1.1' })
   })
 
-  test('keep the host that the client asked for', async () => {
-    expect(
-      (await edge.reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host: 'muster.example:8443' } })).url,
-    ).toBe('https://muster.example:8443/a%2Fb?q=%20')
+  test.each(['localhost', 'LOCALHOST.:8443', 'a.localhost:1', '127.0.0.1', '127.8.9.10:8787', '[::1]:8788'])(
+    'keep %s, the name of this machine that the client asked for',
+    async (host) => {
+      const { url } = await edge.reach(edge.tlsUrl, { path: '/a%2Fb?q=%20', headers: { host } })
+      expect(url).toBe(`${new URL(`https://${host}`).origin}/a%2Fb?q=%20`)
+    },
+  )
+
+  test.each(['http', 'https'])('answer 421 over %s to whoever asks for another host', async (scheme) => {
+    for (const host of ELSEWHERE) {
+      for (const headers of [{ host }, { host, connection: 'Upgrade', upgrade: 'websocket' }]) {
+        const answer = await edge.send(scheme === 'http' ? edge.url : edge.tlsUrl, { path: CRONS, headers })
+        expect(answer).toMatchObject({ status: 421, headers: { 'content-type': 'application/problem+json' } })
+        expect(JSON.parse(answer.body).detail).toContain(`not to ${new URL(`http://${host}`).hostname}`)
+      }
+    }
+    expect((await edge.reach(edge.url)).ran).toEqual([])
+  })
+
+  test.each([
+    ['GET http://%s/a?b HTTP/1.1', 200],
+    ['GET HTTPS://%s HTTP/1.1', 200],
+    ['GET http://evil.example/ HTTP/1.1', 400],
+    ['GET http://localhost/ HTTP/1.1', 400],
+    ['GET http://a@%s/ HTTP/1.1', 400],
+    ['GET ftp://%s/ HTTP/1.1', 400],
+    ['OPTIONS * HTTP/1.1', 400],
+  ])('take a path or a URL of Host alone as the target of a request: %s', async (line, status) => {
+    const { host } = new URL(edge.url)
+    expect(await overSocket(`${line.replace('%s', host)}\r\nHost: ${host}`)).toMatch(RegExp(`^HTTP/1\\.1 ${status} `))
+  })
+
+  test('take no request without Host', async () => {
+    for (const version of ['1.0', '1.1']) expect(await overSocket(`GET / HTTP/${version}`)).toMatch(/^HTTP\/1\.1 400 /)
   })
 
   test.each([
@@ -66,12 +119,10 @@ describe('the ports', () => {
     'Host: ',
     'Host: [::1',
     'Host: a:99999',
-    'Host: a\r\nHost: a',
+    'Host: localhost\r\nHost: localhost',
   ])('answer 400 to %j, which names no host', async (host) => {
-    for (const more of ['Connection: close', 'Connection: Upgrade\r\nUpgrade: websocket']) {
-      const socket = connect(Number(new URL(edge.url).port), '127.0.0.1')
-      socket.write(`GET / HTTP/1.1\r\n${host}\r\n${more}\r\n\r\n`)
-      expect(await text(socket)).toMatch(/^HTTP\/1\.1 400 /)
+    for (const more of ['', '\r\nConnection: Upgrade\r\nUpgrade: websocket']) {
+      expect(await overSocket(`GET / HTTP/1.1\r\n${host}${more}`)).toMatch(/^HTTP\/1\.1 400 /)
     }
   })
 
@@ -189,9 +240,49 @@ test('the certificate of the TLS port is one that OpenSSL takes for localhost, 1
   }
 })
 
-test('cron jobs run when they are asked for, each of them', async () => {
-  expect((await edge.send(edge.url, { path: '/cdn-cgi/local/scheduled' })).status).toBe(200)
-  const { ran } = await edge.reach(edge.url)
-  const { readProject } = await import('../../../src/cli/edge/project.ts')
-  expect(ran).toEqual([...(await readProject()).crons])
+describe('a page in a browser', () => {
+  const own = () => ({ origin: new URL(edge.url).origin })
+  test.each<[string, () => Record<string, string>]>([
+    ['of another site', () => ({ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' })],
+    ['of another port', () => ({ 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'cors' })],
+    ['that says something new', () => ({ 'sec-fetch-site': 'none, same-origin' })],
+    ['of another origin', () => ({ origin: 'https://evil.example' })],
+    ['of the other scheme', () => ({ origin: edge.url.replace('http:', 'https:') })],
+    ['of no origin', () => ({ origin: 'null' })],
+    ['in an old browser', () => ({ referer: 'https://evil.example/a' })],
+    ['with a link to the cron jobs', () => ({ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' })],
+  ])('%s runs no cron job', async (_, headers) => {
+    for (const path of [CRONS, `/x/..${CRONS}?cron=*`, CRONS.replace('local', '%2e/local')]) {
+      for (const method of ['GET', 'POST']) {
+        expect(await edge.send(edge.url, { path, method, headers: headers() })).toMatchObject({ status: 403 })
+      }
+    }
+    expect((await edge.reach(edge.url)).ran).toEqual([])
+  })
+
+  test('of another site opens no socket and posts no form', async () => {
+    const site = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' }
+    const socket = { ...site, 'sec-fetch-mode': 'websocket', connection: 'Upgrade', upgrade: 'websocket' }
+    expect(await edge.send(edge.url, { path: '/socket', headers: socket })).toMatchObject({ status: 403 })
+    const form = { ...site, 'sec-fetch-mode': 'navigate' }
+    expect(await edge.send(edge.tlsUrl, { method: 'POST', headers: form })).toMatchObject({ status: 403 })
+  })
+
+  test('of another site may have a link here, and pages of the edge may ask it', async () => {
+    const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', referer: 'https://docs.example/' }
+    expect(await edge.send(edge.url, { headers: link })).toMatchObject({ status: 200 })
+    const page = { ...own(), 'sec-fetch-site': 'same-origin', referer: `${edge.url}/fleet` }
+    expect(await edge.send(edge.url, { method: 'POST', headers: page })).toMatchObject({ status: 200 })
+  })
 })
+
+test.each([{}, { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' }])(
+  'cron jobs run when a person asks for them, each of them: %j',
+  async (headers) => {
+    const { ran: before } = await edge.reach(edge.url)
+    expect((await edge.send(edge.url, { path: CRONS, headers })).status).toBe(200)
+    const { ran } = await edge.reach(edge.url)
+    const { readProject } = await import('../../../src/cli/edge/project.ts')
+    expect(ran.slice(before.length)).toEqual([...(await readProject()).crons])
+  },
+)

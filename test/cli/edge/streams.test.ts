@@ -46,7 +46,9 @@ describe('bodies', () => {
   test('connections are kept for the next request', async () => {
     const { port } = new URL(edge.url)
     const socket = connect(Number(port), '127.0.0.1')
-    socket.write('GET /stream HTTP/1.1\r\nHost: a\r\n\r\nGET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+    socket.write(
+      'GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\nGET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n',
+    )
     let text = ''
     for await (const chunk of socket) text += chunk
     expect(text.match(/HTTP\/1\.1 200/g)).toHaveLength(2)
