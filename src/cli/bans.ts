@@ -1,9 +1,15 @@
 // `muster ban`, `unban`, `bans` and `drain`: cuts runners off, or asks them to exit.
 
-import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import { quote } from '../protocol/characters.ts'
+import { type EpochSeconds, rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
+import type { Ban } from '../trust/bans.ts'
 import type { BanRow } from '../worker/store/bans.ts'
+import type { Database } from '../worker/store/db.ts'
 import { CommandError, command, DATABASE, print, readNote, type SharedOptions } from './operator/command.ts'
-import { readTarget, type TargetOptions, withTarget } from './operator/target.ts'
+import { table } from './operator/table.ts'
+import { parseTarget, readTarget, type TargetOptions, withTarget } from './operator/target.ts'
+import { otherStates, stateName } from './store/state-name.ts'
+import { tokenState } from './token.ts'
 
 interface BanOptions extends TargetOptions {
   readonly note?: string
@@ -26,7 +32,9 @@ export const unbanCommand = () =>
     .action((options: TargetOptions) => unban(options))
 
 export const bansCommand = () =>
-  command('bans', 'list who is banned, oldest first', DATABASE).action((options: SharedOptions) => bans(options))
+  command('bans', 'list who is banned, oldest first', DATABASE)
+    .addHelpText('after', '\nExample:\n  muster bans --remote')
+    .action((options: SharedOptions) => bans(options))
 
 export const drainCommand = () =>
   withTarget(command('drain', 'ask runners to finish what they do and to exit', DATABASE))
@@ -34,11 +42,12 @@ export const drainCommand = () =>
     .action((options: TargetOptions) => drain(options))
 
 const BAN_HELP = `
-Name exactly one. Values are compared as they are written: no patterns.
+Name exactly one; there are no patterns. A role stands for all its sessions, an account for all in it.
 It holds everywhere within 30 seconds, and tunnels are closed within a minute.
 
-Example:
-  muster ban --runner-id build-7 --note "stolen laptop" --remote`
+Examples:
+  muster ban --runner-id build-7 --note "stolen laptop" --remote
+  muster ban --identity arn:aws:iam::123456789012:role/runner --remote`
 
 const DRAIN_HELP = `
 Name exactly one. Connected runners are asked within a minute, others when they next connect.
@@ -47,71 +56,111 @@ Example:
   muster drain --tenant acme --remote`
 
 async function ban(options: BanOptions): Promise<void> {
-  const target = readTarget(options)
+  const named = readTarget(options)
   const note = readNote(options.note)
   const now = toEpochSeconds(systemClock())
+  const { readTrust } = await import('./operator/trust-file.ts')
+  // A trust file that cannot be read is no obstacle in an emergency.
+  const trust = await readTrust(options.trust).catch(() => null)
+  const state = await stateName(options)
   const { withDatabase } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
-  const runners = await withDatabase(options, async (db) => {
+  const { target, live } = await withDatabase(options, async (db) => {
+    const target = parseTarget(named, null)
     const live = await countNamed(db, target, now)
     const stands = (await listBans(db)).some(({ kind, value }) => kind === target.kind && value === target.value)
-    if (target.kind === 'tenant' && live === 0 && !stands) await refuseUnknownTenant(options, target.value)
+    if (live === 0 && !stands) {
+      // What the trust file lacks may still have runners; without any it is misspelt.
+      parseTarget(named, trust)
+      await refuseEnded(db, target, now, `${state} (${otherStates(options)})`)
+    }
     await insertBan(db, { ...target, note, createdAt: now })
-    return live
+    return { target, live }
   })
-  print(options, { ...target, note, createdAt: rfc3339(now), runners }, () =>
+  print(options, { ...target, note, createdAt: rfc3339(now), runners: live, state }, () =>
     [
-      runners === 0
-        ? `banned ${target.kind} ${target.value}: 0 live runners; it applies to later ones`
-        : `banned ${target.kind} ${target.value}: ${countText(runners)} now`,
-      'it holds everywhere within 30 seconds; their tunnels are closed within a minute',
+      `banned ${target.kind} ${target.value}: ${countText(live)} now${live === 0 ? '; it applies to later ones' : ''}`,
+      'it holds everywhere within 30 seconds; tunnels are closed within a minute',
+      `written to ${state}`,
     ].join('\n'),
   )
 }
 
-/** A misspelt tenant would ban nobody. A trust file that cannot be read is no obstacle in an emergency. */
-async function refuseUnknownTenant({ trust: path }: SharedOptions, tenant: string): Promise<void> {
-  const { readTrust } = await import('./operator/trust-file.ts')
-  const trust = await readTrust(path).catch(() => null)
-  if (trust !== null && !trust.tenants.includes(tenant)) {
-    throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}, and nobody is enrolled in it`)
+/** An enrollment without a live certificate, and a token that nobody can enroll with, never match again. */
+async function refuseEnded(db: Database, { kind, value }: Ban, now: EpochSeconds, state: string): Promise<void> {
+  if (kind === 'enrollment') {
+    const { findEnrollment } = await import('../worker/store/enrollments.ts')
+    const row = await findEnrollment(db, value)
+    throw new CommandError(
+      row === null
+        ? `--enrollment "${value}" is not in ${state}: see muster events`
+        : `--enrollment "${value}" has ended, and nobody can use it again: ban --identity ${quote(row.identity)} to keep its holder out`,
+    )
+  }
+  if (kind === 'token') {
+    const { findTokenById } = await import('../worker/store/tokens.ts')
+    const row = await findTokenById(db, value)
+    if (row === null) throw new CommandError(`--token "${value}" is not in ${state}: see muster token list`)
+    const over = tokenState(row, now)
+    if (over !== 'live') {
+      throw new CommandError(`--token "${value}" is ${over} and has no live enrollment: nobody can enroll with it`)
+    }
   }
 }
 
-const countText = (runners: number): string => (runners === 1 ? '1 live runner' : `${runners} live runners`)
+const countText = (live: number): string => (live === 1 ? '1 live enrollment' : `${live} live enrollments`)
 
 async function unban(options: TargetOptions): Promise<void> {
-  const target = readTarget(options)
+  const target = parseTarget(readTarget(options), null)
+  const now = toEpochSeconds(systemClock())
+  const state = await stateName(options)
   const { withDatabase } = await import('./store/database.ts')
-  const { deleteBan } = await import('../worker/store/bans.ts')
-  if (!(await withDatabase(options, (db) => deleteBan(db, target)))) {
-    throw new CommandError(`there is no ban of ${target.kind} ${JSON.stringify(target.value)}: see muster bans`)
+  const { countNamed, deleteBan } = await import('../worker/store/bans.ts')
+  const live = await withDatabase(options, async (db) =>
+    (await deleteBan(db, target)) ? await countNamed(db, target, now) : null,
+  )
+  if (live === null) {
+    throw new CommandError(
+      `there is no ban of ${target.kind} ${quote(target.value)} in ${state} (${otherStates(options)}): see muster bans`,
+    )
   }
-  print(options, target, () => `lifted the ban of ${target.kind} ${target.value}; everywhere within 30 seconds`)
-}
-
-async function bans(options: SharedOptions): Promise<void> {
-  const { withDatabase } = await import('./store/database.ts')
-  const { listBans } = await import('../worker/store/bans.ts')
-  const rows = await withDatabase(options, listBans)
-  print(options, rows.map(toJson), () =>
-    rows.length === 0 ? 'nobody is banned' : rows.map((row) => lineOf(toJson(row))).join('\n'),
+  print(options, { ...target, runners: live, state }, () =>
+    [
+      `lifted the ban of ${target.kind} ${target.value}: ${countText(live)}; everywhere within 30 seconds`,
+      `written to ${state}`,
+    ].join('\n'),
   )
 }
 
+async function bans(options: SharedOptions): Promise<void> {
+  const now = toEpochSeconds(systemClock())
+  const state = await stateName(options)
+  const { withDatabase } = await import('./store/database.ts')
+  const { countNamed, listBans } = await import('../worker/store/bans.ts')
+  const rows = await withDatabase(options, async (db) => {
+    const listed = await listBans(db)
+    return Promise.all(listed.map(async (row) => ({ ...toJson(row), runners: await countNamed(db, row, now) })))
+  })
+  print(options, rows, () => (rows.length === 0 ? `nobody is banned in ${state}` : table(HEADERS, rows.map(cellsOf))))
+}
+
 async function drain(options: TargetOptions): Promise<void> {
-  const target = readTarget(options)
+  const target = parseTarget(readTarget(options), null)
+  const state = await stateName(options)
   const { withDatabase } = await import('./store/database.ts')
   const { requestDrain } = await import('../worker/store/bans.ts')
   const now = toEpochSeconds(systemClock())
   const enrollments = await withDatabase(options, (db) => requestDrain(db, target, now))
   if (enrollments.length === 0) {
-    throw new CommandError(`no live runner has the ${target.kind} ${JSON.stringify(target.value)}: see muster events`)
+    throw new CommandError(
+      `no live enrollment in ${state} has the ${target.kind} ${quote(target.value)} (${otherStates(options)}): see muster events`,
+    )
   }
-  print(options, { enrollments }, () =>
+  print(options, { enrollments, state }, () =>
     [
       ...enrollments,
       `asked ${countText(enrollments.length)} to exit: connected ones within a minute, others when they next connect`,
+      `written to ${state}`,
     ].join('\n'),
   )
 }
@@ -125,7 +174,12 @@ const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
   tunnelsClosedAt: sweptAt === null ? null : rfc3339(sweptAt),
 })
 
-const lineOf = ({ kind, value, note, createdAt, tunnelsClosedAt }: ReturnType<typeof toJson>): string =>
-  [createdAt, kind.padEnd(10), value, tunnelsClosedAt === null ? '(tunnels are being closed)' : '', note ?? '']
-    .filter((part) => part !== '')
-    .join('  ')
+const HEADERS = ['SINCE', 'KIND', 'VALUE', 'LIVE ENROLLMENTS', 'TUNNELS CLOSED', 'NOTE']
+const cellsOf = (row: ReturnType<typeof toJson> & { readonly runners: number }) => [
+  row.createdAt,
+  row.kind,
+  row.value,
+  String(row.runners),
+  row.tunnelsClosedAt ?? 'not yet',
+  row.note,
+]

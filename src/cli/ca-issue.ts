@@ -11,6 +11,7 @@ import { parseDuration } from '../trust/duration.ts'
 import { loadFolder, refuseTaken, writeNew } from './ca/folder.ts'
 import { CommandError, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
+import { stateName } from './store/state-name.ts'
 
 export interface IssueOptions extends SharedOptions {
   readonly dir: string
@@ -18,8 +19,6 @@ export interface IssueOptions extends SharedOptions {
   readonly tenant: string
   readonly ttl: string
 }
-
-/** The names under which a runner looks for them in `/certs`. */
 
 export async function issue(options: IssueOptions): Promise<void> {
   const { tenant, dir, out } = options
@@ -78,7 +77,8 @@ export async function issue(options: IssueOptions): Promise<void> {
     notAfter: rfc3339(leaf.notAfter),
     files: [PROVISIONED_FILES.certificate, PROVISIONED_FILES.key, PROVISIONED_FILES.ca].map((name) => join(out, name)),
   }
-  print(options, issued, () => about(issued))
+  const state = await stateName(options)
+  print(options, { ...issued, state }, () => `${about(issued)}\nits enrollment is written to ${state}`)
 }
 
 const about = ({ files, ...issued }: { files: string[]; spiffeId: string; notAfter: string; enrollmentId: string }) =>

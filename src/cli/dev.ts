@@ -114,7 +114,8 @@ async function startDemonstration(
   const { startDemo } = await import('./edge/demo.ts')
   const tenant = trust.tenants[0] ?? trust.bootstrapTenant
   try {
-    const demo = await startDemo({ edge, tenant, persistTo: options.persistTo, trust: options.trust, log, ending })
+    const { persistTo, trust: file, env: environment } = options
+    const demo = await startDemo({ edge, tenant, persistTo, trust: file, environment, log, ending })
     if (!options.json && !ending.aborted) process.stdout.write(demo.screen)
     return demo
   } catch (error) {

@@ -1,5 +1,6 @@
 // `muster token`: mints, lists and revokes the tokens that runners enroll with.
 
+import { quote } from '../protocol/characters.ts'
 import { DEFAULT_TOKEN_TTL } from '../protocol/limits.ts'
 import { addSeconds, type EpochSeconds, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../protocol/tokens.ts'
@@ -7,6 +8,8 @@ import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
 import { CommandError, command, DATABASE, group, print, readNote, type SharedOptions } from './operator/command.ts'
+import { table } from './operator/table.ts'
+import { otherStates, stateName } from './store/state-name.ts'
 
 interface MintOptions extends SharedOptions {
   readonly tenant?: string
@@ -32,7 +35,9 @@ export function tokenCommand() {
       .action((options: MintOptions) => mint(options)),
   )
   token.addCommand(
-    command('list', 'list what was minted, newest first', DATABASE).action((options: SharedOptions) => list(options)),
+    command('list', 'list what was minted, newest first', DATABASE)
+      .addHelpText('after', '\nExample:\n  muster token list --remote')
+      .action((options: SharedOptions) => list(options)),
   )
   token.addCommand(
     command('revoke', 'end a token, and the enrollments that it made', DATABASE)
@@ -47,11 +52,13 @@ const MINT_HELP = `
 Examples:
   muster token mint --tenant acme                     a single-use token for one runner, good for an hour
   muster token mint --tenant acme --ttl 15m --note ci
-  muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps`
+  muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps
+  muster token mint --tenant acme --remote            the same in the deployed Muster, for its own runners`
 
 async function mint(options: MintOptions): Promise<void> {
-  const { readTrust, requireTenant } = await import('./operator/trust-file.ts')
-  const trust = await readTrust(options.trust)
+  const { isUnlisted, readCompiled, requireTenant } = await import('./operator/trust-file.ts')
+  const compiled = await readCompiled(options.trust)
+  const { trust } = compiled
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
   const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)
   if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')
@@ -73,7 +80,18 @@ async function mint(options: MintOptions): Promise<void> {
   const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
   await withDatabase(options, (db) => insertToken(db, row))
   const minted = { id, token: secret, tenant, runnerId, expiresAt: timeText(expiresAt) }
-  print(options, minted, () => `${secret}\n\n${aboutMinted(minted)}`)
+  const state = await stateName(options)
+  print(options, minted, () =>
+    [
+      secret,
+      '',
+      ...aboutMinted(minted),
+      ...(tenant === trust.bootstrapTenant && isUnlisted(compiled)
+        ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and nothing else names it`]
+        : []),
+      `written to ${state}${options.remote ? '' : '; with --remote, to the deployed Muster'}`,
+    ].join('\n'),
+  )
 }
 
 const timeText = (time: EpochSeconds | null): string | null => (time === null ? null : rfc3339(time))
@@ -83,11 +101,10 @@ const aboutMinted = (minted: {
   tenant: string
   runnerId: string | null
   expiresAt: string | null
-}): string =>
-  [
-    `id ${minted.id}, tenant ${minted.tenant}${minted.runnerId === null ? '' : `, runner ${minted.runnerId}`}`,
-    `${minted.runnerId === null ? 'single use' : 'for this runner alone'}, ${minted.expiresAt === null ? 'no expiry' : `until ${minted.expiresAt}`}; it is not shown again`,
-  ].join('\n')
+}): string[] => [
+  `id ${minted.id}, tenant ${minted.tenant}${minted.runnerId === null ? '' : `, runner ${minted.runnerId}`}`,
+  `${minted.runnerId === null ? 'single use' : 'for this runner alone'}, ${minted.expiresAt === null ? 'no expiry' : `until ${minted.expiresAt}`}; it is not shown again`,
+]
 
 function readTtl(text: string): Seconds {
   const ttl = parseDuration(text)
@@ -101,12 +118,13 @@ async function list(options: SharedOptions): Promise<void> {
   const { listTokens } = await import('../worker/store/tokens.ts')
   const now = toEpochSeconds(systemClock())
   const rows = await withDatabase(options, (db) => listTokens(db, LISTED))
+  const state = await stateName(options)
   const tokens = rows.map((row) => ({
     id: row.id,
     kind: row.kind,
     tenant: row.tenant,
     runnerId: row.runnerId,
-    state: stateOf(row, now),
+    state: tokenState(row, now),
     createdAt: rfc3339(row.createdAt),
     expiresAt: timeText(row.expiresAt),
     usedAt: timeText(row.usedAt),
@@ -116,26 +134,20 @@ async function list(options: SharedOptions): Promise<void> {
   }))
   print(options, tokens, () =>
     tokens.length === 0
-      ? 'no token was minted yet: muster token mint --tenant …'
-      : tokens
-          .map((t) =>
-            [
-              t.id,
-              t.kind.padEnd(9),
-              t.state.padEnd(7),
-              t.tenant,
-              t.runnerId ?? '',
-              t.expiresAt ?? 'no expiry',
-              t.note ?? '',
-            ]
-              .join('  ')
-              .trimEnd(),
-          )
-          .join('\n'),
+      ? `no token was minted yet in ${state}: muster token mint --tenant …`
+      : table(
+          ['ID', 'KIND', 'TENANT', 'RUNNER ID', 'STATE', 'SINCE OR UNTIL', 'ENROLLMENT', 'NOTE'],
+          tokens.map((t) => [t.id, t.kind, t.tenant, t.runnerId, t.state, momentOf(t), t.enrollmentId, t.note]),
+        ),
   )
 }
 
-function stateOf(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' | 'expired' {
+/** What matters of its times: a used or revoked token no longer expires. */
+const momentOf = (t: { revokedAt: string | null; usedAt: string | null; expiresAt: string | null }): string =>
+  t.revokedAt ?? t.usedAt ?? t.expiresAt ?? 'no expiry'
+
+/** A token that is live can be enrolled with. */
+export function tokenState(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 'revoked' | 'expired' {
   if (row.revokedAt !== null) return 'revoked'
   if (row.usedAt !== null) return 'used'
   return row.expiresAt !== null && row.expiresAt <= now ? 'expired' : 'live'
@@ -145,12 +157,16 @@ async function revoke(id: string, options: SharedOptions): Promise<void> {
   const { withDatabase } = await import('./store/database.ts')
   const { revokeToken } = await import('../worker/store/tokens.ts')
   const row = await withDatabase(options, (db) => revokeToken(db, id, toEpochSeconds(systemClock())))
-  if (row === null || row.revokedAt === null)
-    throw new CommandError(`there is no token ${JSON.stringify(id)}: see muster token list`)
+  const state = await stateName(options)
+  if (row === null || row.revokedAt === null) {
+    throw new CommandError(
+      `there is no token ${quote(id)} in ${state} (${otherStates(options)}): see muster token list`,
+    )
+  }
   const revokedAt = rfc3339(row.revokedAt)
   print(
     options,
-    { id, revokedAt },
-    () => `revoked ${id}; enrollments that it made end at their next renewal or within a minute`,
+    { id, revokedAt, state },
+    () => `revoked ${id} in ${state}; enrollments that it made end at their next renewal or within a minute`,
   )
 }

@@ -10,7 +10,7 @@ import { TRUST_FILE } from '../trust/file.ts'
 import { schemaDocument } from '../trust/json-schema.ts'
 import { command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
-import { compileTrustFile, mistakeLines } from './operator/trust-file.ts'
+import { compileTrustFile, isUnlisted, mistakeLines } from './operator/trust-file.ts'
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
@@ -43,7 +43,8 @@ export function trustCommand() {
 async function check(options: SharedOptions): Promise<void> {
   const compilation = await compileTrustFile(options.trust, options.remote === true)
   if (!compilation.ok) return refuse(options, compilation.error)
-  const { trust, notes } = compilation.value
+  const { trust, listed, notes } = compilation.value
+  const { bootstrapTenant } = trust
   const reserved = trust.clusters.length === 0 ? null : await reservedRunnerId(options)
   if (reserved !== null) {
     const message = `the runner token of ${quote(reserved)} is live, but with clusters "/" is theirs: muster token revoke it`
@@ -51,8 +52,11 @@ async function check(options: SharedOptions): Promise<void> {
   }
   print(options, { ok: true, file: options.trust, mistakes: [], notes, hash: trust.hash }, () =>
     [
-      `${options.trust} has no mistakes: ${count(trust.tenants.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
+      `${options.trust} has no mistakes: ${count(listed.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
       `hash ${trust.hash}`,
+      ...(isUnlisted(compilation.value)
+        ? [`${bootstrapTenant} is the bootstrapTenant; it has no entry under tenants, and nothing else names it`]
+        : []),
       ...notes.map((note) => `note: ${note}`),
     ].join('\n'),
   )

@@ -14,6 +14,8 @@ import { Reader, type ReadFile, valuesOf } from './reader.ts'
 
 export interface Compiled {
   readonly trust: CompiledTrust
+  /** Tenants that have an entry; the bootstrap tenant needs none. */
+  readonly listed: readonly string[]
   /** What is valid but worth a look, one sentence each. */
   readonly notes: readonly string[]
 }
@@ -29,17 +31,22 @@ export interface CompileOptions {
 
 export async function compileTrust(bytes: Uint8Array, options: CompileOptions): Promise<Compilation> {
   const { document, root } = openDocument(bytes)
-  const content = root === null ? null : compile(new Reader(document, options.readFile), root, options.deployed)
-  if (content === null || document.mistakes.length > 0)
+  const read = root === null ? null : compile(new Reader(document, options.readFile), root, options.deployed)
+  if (read === null || document.mistakes.length > 0)
     return err([...document.mistakes].sort((a, b) => a.line - b.line || a.column - b.column))
+  const { content, listed } = read
   const trust = { ...content, hash: await hashOf(content) }
-  return ok({ trust, notes: [...awsNotes(trust), ...kubernetesNotes(trust)] })
+  return ok({ trust, listed, notes: [...awsNotes(trust), ...kubernetesNotes(trust)] })
 }
 
 type FileFields = FieldsOf<typeof TRUST_FILE.fields>
 
 /** Null where a mistake leaves nothing to compile. With any mistake the result is not used. */
-function compile(reader: Reader, root: Field, deployed: boolean): Omit<CompiledTrust, 'hash'> | null {
+function compile(
+  reader: Reader,
+  root: Field,
+  deployed: boolean,
+): { content: Omit<CompiledTrust, 'hash'>; listed: string[] } | null {
   const file = reader.read(TRUST_FILE, root).value
   if (file === null) return null
   const trustDomain = file.trustDomain.value
@@ -60,20 +67,20 @@ function compile(reader: Reader, root: Field, deployed: boolean): Omit<CompiledT
   )
   const certificate = compileCertificate(file)
   if (trustDomain === null || bootstrapTenant === null || certificate === null) return null
-  return {
-    version: 1,
+  const listed = tenants.map(({ tenant }) => tenant).filter((tenant) => tenant !== null)
+  const content = {
+    version: 1 as const,
     trustDomain,
     alsoTrust,
     certificate,
     aws: { regions: [...new Set(valuesOf(file.aws.value?.regions))] },
     clusters: clusters.map(({ cluster }) => cluster).filter((cluster) => cluster !== null),
     bootstrapTenant,
-    tenants: [
-      ...new Set([...tenants.map(({ tenant }) => tenant).filter((tenant) => tenant !== null), bootstrapTenant]),
-    ],
+    tenants: [...new Set([...listed, bootstrapTenant])],
     awsMappings,
     kubernetesMappings,
   }
+  return { content, listed }
 }
 
 function compileAlsoTrust(reader: Reader, { trustDomain, alsoTrust }: FileFields): string[] {

@@ -42,6 +42,6 @@ test('a live runner token with a slash in its ID fails the check once clusters a
 
 test('a tenant that is nowhere is not banned; with a trust file that does not load it is', async () => {
   const refused = await muster(file('right.yaml', '{}'), 'ban', '--tenant', 'nope')
-  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('"nope" is not in')])
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('"nope" is no tenant of the trust file')])
   expect((await muster(file('broken.yaml', 'x: ['), 'ban', '--tenant', 'nope')).code).toBe(0)
 })

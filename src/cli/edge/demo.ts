@@ -21,6 +21,8 @@ export interface DemoOptions {
   readonly tenant: string
   readonly persistTo: string
   readonly trust: string
+  /** wrangler's. */
+  readonly environment: string | undefined
   readonly log: EdgeLog
   /** Ends the wait for the runner. */
   readonly ending: AbortSignal
@@ -48,8 +50,9 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
 }
 
 /** By the command that the screen names. */
-async function mint({ tenant, persistTo, trust, ending }: DemoOptions): Promise<string> {
+async function mint({ tenant, persistTo, trust, environment, ending }: DemoOptions): Promise<string> {
   const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
+  if (environment !== undefined) args.push('--env', environment)
   const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust], { signal: ending })
   return JSON.parse(stdout).token
 }
@@ -132,9 +135,13 @@ function certificateFacts(folder: string): [string, string][] {
 }
 
 /** Each with what it is for; as short as the options of this start allow. */
-function commands({ edge, tenant, persistTo, trust }: DemoOptions, folder: string): [string, string][] {
+function commands({ edge, tenant, persistTo, trust, environment }: DemoOptions, folder: string): [string, string][] {
   const { url, tlsUrl, caFile } = edge
-  const same = `${persistTo === DEFAULT_STATE ? '' : ` --persist-to ${persistTo}`}${trust === 'trust.yaml' ? '' : ` --trust ${trust}`}`
+  const same = [
+    persistTo === DEFAULT_STATE ? '' : ` --persist-to ${persistTo}`,
+    trust === 'trust.yaml' ? '' : ` --trust ${trust}`,
+    environment === undefined ? '' : ` --env ${environment}`,
+  ].join('')
   const muster = 'npm run -s muster --'
   const demo = relativePath(folder)
   return [

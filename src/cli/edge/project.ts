@@ -31,8 +31,16 @@ export interface Project {
   /** Miniflare's options: bindings and compatibility, no code. */
   readonly worker: V4WorkerOptions
   /** Where `wrangler deploy` puts it; null: wrangler.toml does not say. */
-  readonly deployed: { readonly accountId: string | null; readonly databaseId: string | null }
+  readonly deployed: {
+    readonly accountId: string | null
+    readonly databaseName: string | null
+    readonly databaseId: string | null
+  }
 }
+
+/** wrangler's environment: of `--env`, or of the variable that wrangler reads; null: the top level of wrangler.toml. */
+export const environmentOf = (option: string | undefined): string | null =>
+  option ?? (process.env.CLOUDFLARE_ENV || null)
 
 export interface Migration {
   /** The file's name, as it stands in `d1_migrations`. */

@@ -30,6 +30,10 @@ const project: Project = {
     .map((name) => ({ name, statements: unstable_splitSqlQuery(readFileSync(join(folder, name), 'utf8')) })),
   variables: config.vars as Project['variables'],
   worker: { ...worker, modules: [], name: config.name ?? 'muster' },
-  deployed: { accountId: config.account_id ?? null, databaseId: database?.database_id ?? null },
+  deployed: {
+    accountId: config.account_id ?? null,
+    databaseName: database?.database_name ?? null,
+    databaseId: database?.database_id ?? null,
+  },
 }
 process.stdout.write(JSON.stringify(project))

@@ -10,7 +10,7 @@ import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
 import { runCrons, runScheduled } from './crons.ts'
 import { outboundWorker } from './outbound.ts'
-import { PROJECT, readProject } from './project.ts'
+import { environmentOf, PROJECT, readProject } from './project.ts'
 import { stateFolder } from './state.ts'
 import { claimState, serveState } from './state-server.ts'
 import { plainServer, tlsServer } from './terminator.ts'
@@ -96,7 +96,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     ending,
   })
   closing.push(runtime.stop)
-  closing.push(await serveState(state, runtime.query))
+  closing.push(await serveState(state, runtime.query, environmentOf(options.environment)))
   ending.throwIfAborted()
   upstream.port = runtime.port
   closing.push(runCrons(project.crons, (cron) => runScheduled(upstream, cron)))

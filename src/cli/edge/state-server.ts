@@ -22,12 +22,23 @@ const LOOPBACK = '127.0.0.1'
 interface Address {
   readonly port: number
   readonly secret: string
+  /** wrangler's, in which the edge runs; null: the top level of wrangler.toml. */
+  readonly environment: string | null
+}
+
+/** The edge that has the lock on a state. */
+export interface RunningEdge extends Pick<Address, 'environment'> {
+  readonly query: Query
 }
 
 const addressFile = (state: StateFolder): string => join(state.own, 'edge.json')
 
 /** Runs the statements of everybody who can read the state folder. Gives the function that ends it. */
-export async function serveState(state: StateFolder, query: Query): Promise<() => Promise<void>> {
+export async function serveState(
+  state: StateFolder,
+  query: Query,
+  environment: string | null,
+): Promise<() => Promise<void>> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
     if (!isSame(request.headers.authorization ?? '', `Bearer ${secret}`)) {
@@ -41,7 +52,7 @@ export async function serveState(state: StateFolder, query: Query): Promise<() =
       response.writeHead(500).end(JSON.stringify({ error: messageOf(error) }))
     }
   })
-  const address: Address = { port: await listen(server, 0, LOOPBACK), secret }
+  const address: Address = { port: await listen(server, 0, LOOPBACK), secret, environment }
   writeAtomically(addressFile(state), JSON.stringify(address))
   return () => {
     rmSync(addressFile(state), { force: true })
@@ -55,10 +66,10 @@ const PATIENCE = 60_000
 const LARGEST = 256 * 1024 * 1024
 
 /**
- * Locks the state and gives the function that unlocks it; where an edge has the lock, the error is the way to its D1.
+ * Locks the state and gives the function that unlocks it; where an edge has the lock, the error is that edge.
  * Waits while another command has it; throws a CommandError where that takes over a minute.
  */
-export async function claimState(state: StateFolder, signal?: AbortSignal): Promise<Result<() => void, Query>> {
+export async function claimState(state: StateFolder, signal?: AbortSignal): Promise<Result<() => void, RunningEdge>> {
   for (const deadline = Date.now() + PATIENCE; Date.now() < deadline; ) {
     const unlock = lockState(state)
     if (unlock !== null) {
@@ -66,15 +77,15 @@ export async function claimState(state: StateFolder, signal?: AbortSignal): Prom
       rmSync(addressFile(state), { force: true })
       return ok(unlock)
     }
-    const query = await findServer(state)
-    if (query !== null) return err(query)
+    const edge = await findEdge(state)
+    if (edge !== null) return err(edge)
     await sleep(50 + Math.random() * 100, undefined, signal && { signal })
   }
   throw new CommandError(`the local state ${state.root} is in use by another command; try again`)
 }
 
 /** Null where no edge answers: none runs, it is not ready yet, or it was killed and left its file. */
-async function findServer(state: StateFolder): Promise<Query | null> {
+async function findEdge(state: StateFolder): Promise<RunningEdge | null> {
   let address: Address
   try {
     address = JSON.parse(readFileSync(addressFile(state), 'utf8'))
@@ -83,7 +94,7 @@ async function findServer(state: StateFolder): Promise<Query | null> {
   }
   const query: Query = (sql, params) => ask(address, sql, params)
   return query('SELECT 1', []).then(
-    () => query,
+    () => ({ query, environment: address.environment }),
     () => null,
   )
 }

@@ -76,7 +76,7 @@ export function shareOptions(to: Command): void {
   for (const sub of to.commands) shareOptions(sub)
   // Before the name of one of its commands they would count for nothing.
   if (to.commands.length === 0) {
-    if (to.options.length > 0) to.optionsGroup('Options of every command:')
+    to.optionsGroup('Options of every command:')
     for (const [name, option] of SHARED) {
       to.addOption(to instanceof MusterCommand && to.uses.includes(name) ? option() : option().hideHelp())
     }

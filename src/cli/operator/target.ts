@@ -1,10 +1,7 @@
 // Adds and reads the options by which a command names runners: by enrollment, runner ID, identity, token or tenant.
 
 import type { Command } from 'commander'
-import { isPrintable } from '../../protocol/characters.ts'
-import { isTenantSlug } from '../../protocol/spiffe-id.ts'
-import { isUuidv7 } from '../../protocol/uuid.ts'
-import { BAN_KINDS, type Ban, type BanKind } from '../../trust/bans.ts'
+import { BAN_KINDS, type Ban, type BanContext, type BanKind, parseBan } from '../../trust/bans.ts'
 import { CommandError, type SharedOptions } from './command.ts'
 
 /** commander's names of `BAN_KINDS`. */
@@ -21,13 +18,11 @@ export const withTarget = (to: Command): Command =>
   to
     .option('--enrollment <id>', 'one enrollment')
     .option('--runner-id <id>', 'a runner ID, as build-7 or prod-eks/ip-10-0-1-5_ec2_internal')
-    .option('--identity <arn-or-sub>', 'an AWS ARN, or the sub of a ServiceAccount')
+    .option('--identity <arn-or-sub>', 'an AWS role, session, user or account, or the sub of a ServiceAccount')
     .option('--token <id>', 'whoever enrolled with this token')
     .option('--tenant <slug>', 'everybody in a tenant')
 
-const LONGEST_VALUE = 2048
-
-/** What the options name. */
+/** What the options name, as it was written. */
 export function readTarget(options: TargetOptions): Ban {
   const values: Record<BanKind, string | undefined> = {
     enrollment: options.enrollment,
@@ -41,20 +36,12 @@ export function readTarget(options: TargetOptions): Ban {
   if (one === undefined || more.length > 0) {
     throw new CommandError(`name exactly one of ${BAN_KINDS.map((kind) => `--${kind}`).join(', ')}`)
   }
-  const fault = faultOf(one)
-  if (fault !== null) throw new CommandError(`--${one.kind} ${JSON.stringify(one.value)} ${fault}`)
   return one
 }
 
-function faultOf({ kind, value }: Ban): string | null {
-  switch (kind) {
-    case 'enrollment':
-    case 'token':
-      return isUuidv7(value) ? null : 'is not an id: it looks like 0192f3c4-…'
-    case 'tenant':
-      return isTenantSlug(value) ? null : 'is not a tenant: a-z, 0-9 and -, at most 63'
-    case 'identity':
-    case 'runner-id':
-      return value !== '' && value.length <= LONGEST_VALUE && isPrintable(value) ? null : 'is not one line of text'
-  }
+/** The normal form of a target, in which bans are stored and compared; `parseBan` says what `trust` is for. */
+export function parseTarget({ kind, value }: Ban, trust: BanContext | null): Ban {
+  const parsed = parseBan(kind, value, trust)
+  if (!parsed.ok) throw new CommandError(`--${kind} ${parsed.error}`)
+  return parsed.value
 }

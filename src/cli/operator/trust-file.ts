@@ -2,16 +2,19 @@
 
 import { dirname, resolve } from 'node:path'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
-import { type Compilation, compileTrust } from '../../trust/compile.ts'
+import { type Compilation, type Compiled, compileTrust } from '../../trust/compile.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../../trust/document.ts'
 import { CommandError } from './command.ts'
 import { readFirst, readWhole } from './files.ts'
 
 /** Compiles the file at `path`; throws a CommandError with every mistake, a line each. */
-export async function readTrust(path: string): Promise<CompiledTrust> {
+export const readTrust = async (path: string): Promise<CompiledTrust> => (await readCompiled(path)).trust
+
+/** The same, with what else the compiler says of the file. */
+export async function readCompiled(path: string): Promise<Compiled> {
   const compilation = await compileTrustFile(path)
-  if (compilation.ok) return compilation.value.trust
+  if (compilation.ok) return compilation.value
   throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.error).join('\n')}`)
 }
 
@@ -32,6 +35,9 @@ export function requireTenant(trust: CompiledTrust, tenant: string, path: string
   if (trust.tenants.includes(tenant)) return
   throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}; there is ${trust.tenants.join(', ')}`)
 }
+
+/** Whether nothing but the field bootstrapTenant, or its default, names the bootstrap tenant. */
+export const isUnlisted = ({ trust, listed }: Compiled): boolean => !listed.includes(trust.bootstrapTenant)
 
 export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
   mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)

@@ -3,9 +3,9 @@
 import { messageOf } from '../../node/errors.ts'
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { type Project, readProject, requireCheckout } from '../edge/project.ts'
+import { environmentOf, type Project, readProject, requireCheckout } from '../edge/project.ts'
 import { type StateFolder, stateFolder } from '../edge/state.ts'
-import { claimState } from '../edge/state-server.ts'
+import { claimState, type RunningEdge } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
@@ -19,8 +19,20 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
   }
   const state = stateFolder(options.persistTo)
   const lock = await claimState(state)
-  if (!lock.ok) return workWith(lock.error, work)
+  if (!lock.ok) {
+    refuseOtherEnvironment(state, lock.error, environmentOf(options.env))
+    return workWith(lock.error.query, work)
+  }
   return withState(state, project, work).finally(lock.value)
+}
+
+/** A running edge has the database of its own environment, which is not the one that the command means. */
+function refuseOtherEnvironment({ root }: StateFolder, edge: RunningEdge, meant: string | null): void {
+  if (edge.environment === meant) return
+  const name = (environment: string | null) => (environment === null ? 'no environment' : `environment ${environment}`)
+  throw new CommandError(
+    `the edge that runs on ${root} has ${name(edge.environment)}, the command ${name(meant)}: give both the same --env, or each its own --persist-to`,
+  )
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */

@@ -31,6 +31,10 @@ export async function findToken(db: Database, hash: string): Promise<TokenRow | 
   return (await db.select().from(token).where(eq(token.hash, hash)).limit(1))[0] ?? null
 }
 
+export async function findTokenById(db: Database, id: string): Promise<TokenRow | null> {
+  return (await db.select().from(token).where(eq(token.id, id)).limit(1))[0] ?? null
+}
+
 /** Newest first. */
 export const listTokens = (db: Database, limit: number): Promise<TokenRow[]> =>
   db.select().from(token).orderBy(desc(token.id)).limit(limit)
@@ -41,7 +45,7 @@ export async function revokeToken(db: Database, id: string, now: EpochSeconds): 
     .update(token)
     .set({ revokedAt: now })
     .where(and(eq(token.id, id), isNull(token.revokedAt)))
-  return (await db.select().from(token).where(eq(token.id, id)).limit(1))[0] ?? null
+  return findTokenById(db, id)
 }
 
 /** The runner ID with a `/`, reserved for the nodes of clusters, of a live token; null where there is none. */
