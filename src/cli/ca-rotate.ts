@@ -16,6 +16,7 @@ import {
   previousOf,
   refuseStrays,
   removeNext,
+  retiredKeys,
   retirePrevious,
   rotationState,
   wasRetired,
@@ -30,6 +31,7 @@ import {
   type SharedName,
   type SharedOptions,
 } from './operator/command.ts'
+import { stateName } from './store/state-name.ts'
 
 interface RotateOptions extends SharedOptions {
   readonly dir: string
@@ -46,16 +48,44 @@ interface RetireOptions extends RotateOptions {
 
 const SECRETS = 'secrets.json'
 
-/** One sentence: where the rotation is, and what comes next. */
-export function rotationText(dir: string): string {
+interface Standing {
+  /** Where the rotation is. */
+  readonly text: string
+  /** When the next step is due, and its command. */
+  readonly when: string
+  readonly command: string
+}
+
+function standingOf(dir: string): Standing {
+  const step = (name: string) => `muster ca rotate ${name}${dir === DEFAULT_CA_DIR ? '' : ` --dir ${dir}`}`
   switch (rotationState(dir)) {
     case 'none':
-      return 'no rotation is under way; it starts with `muster ca rotate prepare`'
+      return { text: 'no rotation is under way', when: 'to begin one', command: step('prepare') }
     case 'prepared':
-      return 'rotation prepared: the old CA signs, both roots belong in the bundle; next: `muster ca rotate activate`'
+      return {
+        text: 'rotation prepared: the old CA signs, both roots belong in the bundle',
+        when: 'when the live bundle has had both roots for a day, so that all who read it have the new one',
+        command: `${step('activate')} --url https://<the live Muster>`,
+      }
     case 'activated':
-      return 'rotation activated: the new CA signs, certificates of the old one are accepted; next: `muster ca rotate retire`'
+      return {
+        text: 'rotation activated: the new CA signs, certificates of the old one are accepted',
+        when: 'when no live runner holds a certificate of the old CA',
+        command: `${step('retire')} --remote`,
+      }
   }
+}
+
+/** One line: where the rotation is, and what comes next. */
+export function rotationText(dir: string): string {
+  const { text, when, command } = standingOf(dir)
+  return `${text}; ${when}: \`${command}\``
+}
+
+/** Says of the private keys of CAs that were retired where they are; empty where there are none. */
+export const retiredKeysText = (dir: string): string[] => {
+  const keys = retiredKeys(dir)
+  return keys.length === 0 ? [] : [`nothing needs the private keys of retired CAs, remove them: ${keys.join(', ')}`]
 }
 
 export function rotateCommand() {
@@ -63,9 +93,9 @@ export function rotateCommand() {
   const step = (name: string, summary: string, uses: readonly SharedName[] = ['json', 'env']) =>
     command(name, summary, uses).option('--dir <dir>', 'the CA folder', DEFAULT_CA_DIR)
   rotate.addCommand(
-    step('prepare', 'make the new CA and put its root into the bundle').action((options: RotateOptions) =>
-      prepare(options),
-    ),
+    step('prepare', 'make the new CA and put its root into the bundle')
+      .addHelpText('after', '\nExample:\n  muster ca rotate prepare --dir ca')
+      .action((options: RotateOptions) => prepare(options)),
   )
   rotate.addCommand(
     step('activate', 'let the new CA sign; certificates of the old one remain accepted')
@@ -88,7 +118,10 @@ const HELP = `
   activate   the new CA signs, the bundle has both roots; wait a day after prepare, so that all have the bundle
   retire     the old CA is no longer accepted
 Each step writes ${SECRETS} into the CA folder, which is given to the Worker as a whole with: npx wrangler secret bulk
-A step that is repeated makes nothing new and writes the same file.`
+A step that is repeated makes nothing new and writes the same file.
+
+Example:
+  muster ca rotate prepare --dir ca`
 
 async function prepare({ dir, ...options }: RotateOptions): Promise<void> {
   if (rotationState(dir) === 'activated' || isActivating(dir)) throw outOfOrder(dir)
@@ -143,7 +176,7 @@ async function retire({ dir, force, ...options }: RetireOptions): Promise<void> 
     const runners = await withDatabase(options, (db) => countUnderIssuer(db, issuer, now))
     if (runners > 0) {
       throw new CommandError(
-        `${runners} live ${runners === 1 ? 'runner holds a certificate' : 'runners hold certificates'} of the old CA (a row of the fleet may be an hour old): wait, or --force and let them enroll anew`,
+        `${runners} live ${runners === 1 ? 'runner holds a certificate' : 'runners hold certificates'} of the old CA by ${await stateName(options)} (a row of the fleet may be an hour old): wait, or --force and let them enroll anew`,
       )
     }
   }
@@ -167,14 +200,16 @@ function warn(text: string): void {
 function report(dir: string, options: SharedOptions, again: boolean): void {
   const secrets = join(dir, SECRETS)
   const certificates = readCaCertificates(dir, CA_FILES.issuing).map(summarize)
+  const { text, when, command } = standingOf(dir)
   print(options, { dir, rotation: rotationState(dir), again, secrets, certificates }, () =>
     [
       ...(again ? [`done already: nothing is made anew, and ${secrets} is written again`] : []),
-      rotationText(dir),
+      text,
       '',
       'now:',
       `  npx wrangler secret bulk ${secrets}${options.env === undefined ? '' : ` --env ${options.env}`}`,
       `  then remove ${secrets}`,
+      ...(rotationState(dir) === 'none' ? retiredKeysText(dir) : ['', `next, ${when}:`, `  ${command}`]),
     ].join('\n'),
   )
 }

@@ -13,9 +13,9 @@ import {
   writeCaFolder,
   writeNew,
 } from './ca/folder.ts'
-import { rotationState } from './ca/rotation.ts'
+import { retiredKeys, rotationState } from './ca/rotation.ts'
 import { type IssueOptions, issue } from './ca-issue.ts'
-import { rotateCommand, rotationText } from './ca-rotate.ts'
+import { retiredKeysText, rotateCommand, rotationText } from './ca-rotate.ts'
 import { CommandError, command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 
 interface DirOptions extends SharedOptions {
@@ -85,7 +85,7 @@ async function init({ dir, devVars, ...options }: InitOptions): Promise<void> {
       'next:',
       `  npx wrangler secret put CA_KEY < ${join(dir, CA_FILES.issuingKey)}`,
       `  npx wrangler secret put CA_CERT < ${join(dir, CA_FILES.issuing)}`,
-      `  keep ${join(dir, CA_FILES.rootKey)} offline: only the next rotation needs it`,
+      `  keep ${join(dir, CA_FILES.rootKey)} offline: no step of a rotation needs it`,
     ].join('\n'),
   )
 }
@@ -102,11 +102,12 @@ async function show({ dir, url, ...options }: ShowOptions): Promise<void> {
     },
   )
   const rotation = rotationState(dir)
-  print(options, { dir, pair: fault === null, fault, rotation, certificates }, () =>
+  print(options, { dir, pair: fault === null, fault, rotation, certificates, retiredKeys: retiredKeys(dir) }, () =>
     [
       ...certificates.map(line),
       fault === null ? 'key and certificates are a pair' : `fault: ${fault}`,
       rotationText(dir),
+      ...retiredKeysText(dir),
     ].join('\n'),
   )
   if (fault !== null) process.exitCode = 1

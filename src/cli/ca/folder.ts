@@ -71,7 +71,7 @@ const CA_FILE_BYTES = 256 * 1024
 export function readCaFile(dir: string, name: string): string {
   const path = join(dir, name)
   const file = readWhole(path, CA_FILE_BYTES)
-  if (!file.ok) throw new CommandError(`${path} ${file.error}`)
+  if (!file.ok) throw new CommandError(`${path} ${file.error}; name another CA folder with --dir`)
   return new TextDecoder().decode(file.value)
 }
 

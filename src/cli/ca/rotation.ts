@@ -33,6 +33,13 @@ export const isActivating = (dir: string): boolean => existsSync(nextOf(dir)) &&
 export const wasRetired = (dir: string): boolean =>
   existsSync(dir) && namesIn(dir).some((name) => name.startsWith(RETIRED))
 
+/** Paths of the private keys of CAs that were retired. */
+export const retiredKeys = (dir: string): string[] =>
+  namesIn(dir)
+    .filter((name) => name.startsWith(RETIRED))
+    .flatMap((name) => [CA_FILES.issuingKey, CA_FILES.rootKey].map((key) => join(dir, name, key)))
+    .filter((path) => existsSync(path))
+
 /** The folder of the CA that the rotation replaces, wherever the rotation is. */
 export const oldOf = (dir: string): string => (existsSync(previousOf(dir)) ? previousOf(dir) : dir)
 

@@ -159,7 +159,7 @@ describe('muster ca show', () => {
   test('names a folder that is not there', async () => {
     expect(await muster('ca', 'show', '--dir', 'none')).toMatchObject({
       code: 1,
-      stderr: 'muster: none/issuing.pem does not exist\n',
+      stderr: 'muster: none/issuing.pem does not exist; name another CA folder with --dir\n',
     })
   })
 
