@@ -375,6 +375,7 @@ const NAMING: Record<string, NamedModes> = {
   'runner/evidence/aws-sts.ts': [['aws-sts'], 'its variables, their help, and its evidence'],
   'trust/file.ts': [['aws-sts', 'kubernetes'], 'their fields'],
   'trust/compile.ts': [['aws-sts', 'kubernetes'], 'their mappings'],
+  'trust/demands.ts': [['aws-sts', 'kubernetes'], 'types of what the trust file asks for'],
 
   'trust/modes/kubernetes.ts': [['kubernetes'], 'what the trust file says of the three'],
   'trust/bans.ts': [['kubernetes'], 'the runner ID of a node'],

@@ -83,7 +83,8 @@ export const REASONS = {
   },
   issuer_unknown: {
     code: 'attestation_invalid',
-    advice: 'No cluster of the trust file has this issuer. Add it, or correct its `issuer` (a trailing slash counts).',
+    advice:
+      'No cluster of the trust file has this issuer, compared byte for byte (a trailing slash counts). Correct `issuer` of its cluster, or add one if the issuer is yours and begins with https://.',
   },
   key_unknown: {
     code: 'attestation_invalid',
@@ -107,7 +108,7 @@ export const REASONS = {
   token_lifetime: {
     code: 'attestation_invalid',
     advice:
-      'exp and iat are missing, out of order or further apart than maxTokenLifetime. Lower expirationSeconds or raise maxTokenLifetime.',
+      'exp and iat are missing, out of order or further apart than maxTokenLifetime. Lower expirationSeconds, or raise maxTokenLifetime (24h at most).',
   },
   workload_claims: {
     code: 'attestation_invalid',
@@ -118,7 +119,7 @@ export const REASONS = {
   node_claim: {
     code: 'attestation_invalid',
     advice:
-      'The token names no node. Kubernetes 1.32 and later name it. `node: optional` on the cluster accepts such tokens.',
+      'The token names no node. Kubernetes 1.32 and later name it. `node: optional` on a cluster without deny.nodes accepts such tokens.',
   },
   keys_never_fetched: {
     code: 'keys_unavailable',
@@ -157,7 +158,8 @@ export const REASONS = {
   // AWS.
   aws_region: {
     code: 'attestation_invalid',
-    advice: 'The region is not in aws.regions of the trust file. Add it, or set AWS_REGION of the runner.',
+    advice:
+      'The region is not in aws.regions of the trust file. Set AWS_REGION of the runner to one of them; a region of the commercial partition can be added there.',
   },
   aws_body: { code: 'attestation_invalid', advice: 'The signed body is not that of GetCallerIdentity.' },
   aws_authorization: {

@@ -70,8 +70,15 @@ async function isSignedBy(token: string, { alg, key }: FoundKey): Promise<boolea
 const LONGEST_LABEL = 256
 
 /** The parts of a refused token that an operator needs; never the token itself. */
-function labelsOf({ kid, untrustedClaims: { iss, sub, aud } }: Jws): Labels {
-  const texts = Object.entries({ iss, sub, kid, aud: Array.isArray(aud) ? aud[0] : aud })
+function labelsOf({ kid, untrustedClaims: { iss, sub, aud, iat, exp } }: Jws): Labels {
+  const texts = Object.entries({
+    iss,
+    sub,
+    kid,
+    aud: Array.isArray(aud) ? aud.join(', ') : aud,
+    iat: typeof iat === 'number' ? String(iat) : iat,
+    exp: typeof exp === 'number' ? String(exp) : exp,
+  })
   return Object.fromEntries(
     texts.flatMap(([name, text]) =>
       typeof text === 'string' && isPrintable(text) ? [[name, text.slice(0, LONGEST_LABEL)]] : [],
