@@ -101,6 +101,36 @@ describe('explain', () => {
     expect(new Set(answers).size).toBe(1)
   })
 
+  test('names the enrollment that used a token, which events lists, too', async () => {
+    const { token } = await mint()
+    const { enrollmentId } = granted(await enroll(await makeRequester(), token))
+    const { requestId } = problem(await enroll(await makeRequester(), token))
+    const { stdout } = await edge.muster('explain', requestId)
+    expect(stdout).toContain(`by the enrollment ${enrollmentId}.`)
+    expect(JSON.parse((await edge.muster('explain', requestId, '--json')).stdout).tokenUsedBy).toBe(enrollmentId)
+    const [headers = '', ...lines] = (await edge.muster('events')).stdout.split('\n')
+    const granting = lines.find((line) => line.includes('enrolled') && line.includes(enrollmentId))
+    expect(granting?.indexOf(enrollmentId)).toBe(headers.indexOf('ENROLLMENT'))
+    expect((await edge.muster('token', 'list')).stdout).toContain(enrollmentId)
+  })
+
+  test('says what the trust file asks for beside what was sent', async () => {
+    const headers = { 'content-type': 'application/json' }
+    const requester = await makeRequester()
+    const evidence = { mode: 'aws-sts', region: 'cn-north-1', headers: {}, body: '' }
+    const answer = await request(`${edge.tlsUrl}/api/enroll`, {
+      method: 'POST',
+      body: JSON.stringify(enrollBody(requester, evidence)),
+      dispatcher,
+      headers,
+    })
+    const { requestId } = (await answer.body.json()) as Problem
+    const { stdout } = await edge.muster('explain', requestId)
+    expect(stdout).toMatch(/trust\.yaml: aws\.regions is us-east-1, us-west-2, sa-east-1\n/)
+    expect(stdout).toContain('region (claimed) cn-north-1')
+    expect(stdout).not.toMatch(/Add it/)
+  })
+
   test('of an unknown id is one line and exit 1', async () => {
     const { code, stderr } = await edge.muster('explain', '0192f3c4-0000-7000-8000-000000000000')
     expect(code).toBe(1)
