@@ -2,6 +2,7 @@
 
 import { join } from 'node:path'
 import { sha256Hex } from '../protocol/bytes.ts'
+import { quote } from '../protocol/characters.ts'
 import type { Leaf } from '../protocol/leaf.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
 import { PROVISIONED_FILES } from '../protocol/paths.ts'
@@ -92,7 +93,7 @@ const about = ({ files, ...issued }: { files: string[]; spiffeId: string; notAft
 function readLifetime(text: string): Seconds {
   const lifetime = parseDuration(text)
   if (lifetime === null || lifetime < minutes(5) || lifetime > PROVISIONED_LIFETIME_MAX) {
-    throw new CommandError(`--ttl ${JSON.stringify(text)} must be a duration of 5m to 2160h (90 days), as 720h`)
+    throw new CommandError(`--ttl ${quote(text)} must be a duration of 5m to 2160h (90 days), as 720h`)
   }
   return lifetime
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { encodePem } from '../protocol/pem.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { fetchRoots, summarize } from './ca/certificates.ts'
-import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaCertificates, readCaFile } from './ca/folder.ts'
+import { CA_FILES, DEFAULT_CA_DIR, loadFolder, readCaCertificates, readCaFile, requireFolder } from './ca/folder.ts'
 import {
   activateNext,
   faultOfNext,
@@ -190,7 +190,10 @@ function writeSecrets(dir: string, secrets: Readonly<Record<string, string>>): v
   writeSecretFile(dir, SECRETS, `${JSON.stringify(secrets, null, 2)}\n`)
 }
 
-const outOfOrder = (dir: string): CommandError => new CommandError(`${dir}: ${rotationText(dir)}`)
+function outOfOrder(dir: string): CommandError {
+  requireFolder(dir)
+  return new CommandError(`${dir}: ${rotationText(dir)}`)
+}
 
 function warn(text: string): void {
   process.stderr.write(`muster: ${text}\n`)

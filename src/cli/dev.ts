@@ -1,6 +1,7 @@
 // `muster dev`: runs the whole of Muster on this machine, in the runtime that it is deployed to.
 
 import { messageOf } from '../node/errors.ts'
+import { quote } from '../protocol/characters.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
 import { requireCheckout } from './edge/project.ts'
@@ -35,15 +36,15 @@ Example:
 
 function toPort(text: string): number {
   const port = Number(text)
-  if (!/^\d{1,5}$/.test(text) || port > 65_535)
-    throw new CommandError(`${JSON.stringify(text)} is not a port: 0 to 65535`)
+  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new CommandError(`${quote(text)} is not a port: 0 to 65535`)
   return port
 }
 
 function addVariable(text: string, variables: Record<string, string> = {}): Record<string, string> {
   const [key = '', value] = splitOnce(text)
   if (value === undefined || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(key)) {
-    throw new CommandError(`--var takes KEY=VALUE, not ${JSON.stringify(text)}`)
+    // What may be its value is not printed.
+    throw new CommandError(`--var takes KEY=VALUE: ${quote(key)} is no name, or has no value`)
   }
   return { ...variables, [key]: value }
 }
@@ -53,12 +54,10 @@ function addOrigin(text: string, origins: ReadonlyMap<string, URL> = new Map()):
   const named = URL.parse(`https://${host}`)
   const origin = URL.parse(target ?? '')
   if (target === undefined || named === null || named.host !== host.toLowerCase()) {
-    throw new CommandError(`--outbound takes HOST=URL, not ${JSON.stringify(text)}`)
+    throw new CommandError(`--outbound takes HOST=URL, not ${quote(text)}`)
   }
   if (origin === null || !['http:', 'https:'].includes(origin.protocol) || origin.href !== `${origin.origin}/`) {
-    throw new CommandError(
-      `--outbound ${host}=… takes an origin such as http://127.0.0.1:5000, not ${JSON.stringify(target)}`,
-    )
+    throw new CommandError(`--outbound ${host}=… takes an origin such as http://127.0.0.1:5000, not ${quote(target)}`)
   }
   return new Map([...origins, [named.host, origin]])
 }

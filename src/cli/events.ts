@@ -1,5 +1,6 @@
 // `muster events`: lists what was decided.
 
+import { quote } from '../protocol/characters.ts'
 import { adviceOf } from '../protocol/notices.ts'
 import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
@@ -26,7 +27,7 @@ export const eventsCommand = () =>
 async function events(options: EventsOptions): Promise<void> {
   const limit = /^[0-9]{1,9}$/.test(options.limit) ? Number(options.limit) : 0
   if (limit < 1 || limit > MOST_EVENTS) {
-    throw new CommandError(`--limit ${JSON.stringify(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
+    throw new CommandError(`--limit ${quote(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
   }
   const { withDatabase } = await import('./store/database.ts')
   const { listEvents } = await import('../worker/store/events.ts')

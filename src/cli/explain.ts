@@ -1,5 +1,6 @@
 // `muster explain`: says why a request was refused, what the trust file asks for, and what to do.
 
+import { quote } from '../protocol/characters.ts'
 import { rfc3339, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { isUuidv7 } from '../protocol/uuid.ts'
 import { type Ban, findBan } from '../trust/bans.ts'
@@ -25,9 +26,7 @@ Example:
 
 async function explain(id: string, options: SharedOptions): Promise<void> {
   if (!isUuidv7(id)) {
-    throw new CommandError(
-      `${JSON.stringify(id)} is not a request id: it looks like 0192f3c4-…, from requestId or x-request-id`,
-    )
+    throw new CommandError(`${quote(id)} is not a request id: it looks like 0192f3c4-…, from requestId or x-request-id`)
   }
   const { withDatabase } = await import('./store/database.ts')
   const { findEvent } = await import('../worker/store/events.ts')

@@ -66,7 +66,7 @@ async function mint(options: MintOptions): Promise<void> {
   const { runnerId = null } = options
   if (runnerId !== null && !isMintableRunnerId(runnerId)) {
     throw new CommandError(
-      `--runner-id ${JSON.stringify(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
+      `--runner-id ${quote(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
     )
   }
   const note = readNote(options.note)
@@ -109,7 +109,7 @@ const aboutMinted = (minted: {
 function readTtl(text: string): Seconds {
   const ttl = parseDuration(text)
   if (ttl === null || ttl < 1)
-    throw new CommandError(`--ttl ${JSON.stringify(text)} must be a duration of 1s and up, as 90s, 15m or 1h30m`)
+    throw new CommandError(`--ttl ${quote(text)} must be a duration of 1s and up, as 90s, 15m or 1h30m`)
   return ttl
 }
 

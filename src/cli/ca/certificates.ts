@@ -3,6 +3,7 @@
 import type { X509Certificate } from 'node:crypto'
 import { readCertificates } from '../../node/certificates.ts'
 import type { HttpAnswer } from '../../node/http-client.ts'
+import { quote } from '../../protocol/characters.ts'
 import { CA_CERTIFICATES } from '../../protocol/limits.ts'
 import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { parseCertificateFile } from '../../protocol/pem.ts'
@@ -29,7 +30,10 @@ const LARGEST = 256 * 1024
 export async function fetchRoots(url: string): Promise<Certificates> {
   const address = URL.parse(BUNDLE_PEM_PATH, url)
   if (address === null || !['http:', 'https:'].includes(address.protocol)) {
-    throw new CommandError(`--url ${JSON.stringify(url)} is not a URL`)
+    throw new CommandError(`--url ${quote(url)} is not a URL, as https://muster.example`)
+  }
+  if (address.username !== '' || address.password !== '') {
+    throw new CommandError(`--url must be without a user name: write ${address.origin}`)
   }
   const answer = await reach(address, { method: 'GET', headers: {}, timeout: PATIENCE, limit: LARGEST })
   const certificates = answer.ok ? bundleOf(answer.value) : answer

@@ -67,8 +67,15 @@ export function refuseTaken(dir: string, names: readonly string[]): void {
 /** Many times what a key, or a chain of certificates, has. */
 const CA_FILE_BYTES = 256 * 1024
 
+/** Refuses a CA folder that is not there. */
+export function requireFolder(dir: string): void {
+  if (dir !== '' && existsSync(dir)) return
+  throw new CommandError(`the CA folder ${dir === '' ? '""' : dir} does not exist; name another with --dir`)
+}
+
 /** The text of a file of the folder. */
 export function readCaFile(dir: string, name: string): string {
+  requireFolder(dir)
   const path = join(dir, name)
   const file = readWhole(path, CA_FILE_BYTES)
   if (!file.ok) throw new CommandError(`${path} ${file.error}; name another CA folder with --dir`)

@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { removeTemporaries, writeAtomically } from '../../node/atomic-file.ts'
 import { codeOf } from '../../node/errors.ts'
+import { quote } from '../../protocol/characters.ts'
 import { CommandError } from '../operator/command.ts'
 import type { CaFolder } from './create.ts'
 import { CA_FILES, loadFolder, readCaCertificates, readCaFile, writeCaFolder } from './folder.ts'
@@ -65,7 +66,7 @@ export function refuseStrays(dir: string): void {
   const strays = namesIn(next).filter((name) => !known.includes(name))
   if (strays.length > 0) {
     throw new CommandError(
-      `${next} holds what is not of a CA, move it away: ${strays.map((name) => JSON.stringify(name)).join(', ')}`,
+      `${next} holds what is not of a CA, move it away: ${strays.map((name) => quote(name)).join(', ')}`,
     )
   }
 }

@@ -53,6 +53,7 @@ export interface Migration {
  * environment stay out: they are `wrangler dev`'s.
  */
 export async function readProject(environment?: string, ending?: AbortSignal): Promise<Project> {
+  requireCheckout('a command on the database')
   const kept = join(PROJECT, '.wrangler/project', `${fingerprint(environment)}.json`)
   if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8'))
   const answer = await askWrangler(environment, ending)

@@ -20,9 +20,14 @@ export interface SharedOptions {
 
 export const DEFAULT_STATE = '.wrangler/state'
 
-/** A refusal that a person can act on: one line, exit 1. */
+/** A refusal that a person can act on: one line, exit 1. `list`: what it is about, a line each. */
 export class CommandError extends Error {
   override readonly name = 'CommandError'
+
+  constructor(line: string, list: readonly string[] = []) {
+    // What is quoted of the command line may hold anything.
+    super([line, ...list].map(printable).join('\n'))
+  }
 }
 
 /** The shared options, by their names on the command line. */

@@ -1,6 +1,7 @@
 // Compiles the trust file for a command, with the files that it names: key sets and CA certificates.
 
 import { dirname, resolve } from 'node:path'
+import { quote } from '../../protocol/characters.ts'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
 import { type Compilation, type Compiled, compileTrust } from '../../trust/compile.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
@@ -15,11 +16,12 @@ export const readTrust = async (path: string): Promise<CompiledTrust> => (await 
 export async function readCompiled(path: string): Promise<Compiled> {
   const compilation = await compileTrustFile(path)
   if (compilation.ok) return compilation.value
-  throw new CommandError(`${path} has mistakes\n${mistakeLines(path, compilation.error).join('\n')}`)
+  throw new CommandError(`${path} has mistakes`, mistakeLines(path, compilation.error))
 }
 
 /** `deployed`: what only the local edge can honour is a mistake. Throws a CommandError where there is no such file. */
 export async function compileTrustFile(path: string, deployed = false): Promise<Compilation> {
+  if (path === '') throw new CommandError('--trust "" names no file')
   const folder = dirname(resolve(path))
   // One byte over the limit is enough for the compiler to say so.
   const file = readFirst(resolve(path), TRUST_FILE_BYTES + 1)
@@ -33,7 +35,7 @@ export async function compileTrustFile(path: string, deployed = false): Promise<
 /** Refuses the value of `--tenant` where the trust file at `path` has no such tenant. */
 export function requireTenant(trust: CompiledTrust, tenant: string, path: string): void {
   if (trust.tenants.includes(tenant)) return
-  throw new CommandError(`--tenant ${JSON.stringify(tenant)} is not in ${path}; there is ${trust.tenants.join(', ')}`)
+  throw new CommandError(`--tenant ${quote(tenant)} is not in ${path}; there is ${trust.tenants.join(', ')}`)
 }
 
 /** Whether nothing but the field bootstrapTenant, or its default, names the bootstrap tenant. */

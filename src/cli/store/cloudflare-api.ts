@@ -5,7 +5,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import * as v from 'valibot'
-import { printable } from '../../protocol/characters.ts'
+import { printable, quote } from '../../protocol/characters.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { PROJECT } from '../edge/project.ts'
 import { CommandError } from '../operator/command.ts'
@@ -76,7 +76,7 @@ export async function callApi<S extends v.GenericSchema>(
   // wrangler reads the same variable.
   const base = process.env.CLOUDFLARE_API_BASE_URL ?? 'https://api.cloudflare.com/client/v4'
   const url = URL.parse(`${base}${path}`)
-  if (url === null) throw new CommandError(`CLOUDFLARE_API_BASE_URL ${JSON.stringify(base)} is not a URL`)
+  if (url === null) throw new CommandError(`CLOUDFLARE_API_BASE_URL ${quote(base)} is not a URL`)
   const reached = await reach(url, {
     method: body === undefined ? 'GET' : 'POST',
     headers: { ...login, 'content-type': 'application/json' },
