@@ -6,6 +6,7 @@ import type { CompiledTrust } from '../trust/compiled.ts'
 import { bold, dim, EdgeLog } from './edge/log.ts'
 import { requireCheckout } from './edge/project.ts'
 import type { Edge } from './edge/start.ts'
+import { stopSignal } from './edge/stop-signal.ts'
 import { CommandError, command, print, type SharedOptions } from './operator/command.ts'
 
 interface DevOptions extends SharedOptions {
@@ -124,16 +125,9 @@ async function startDemonstration(
   }
 }
 
-/** Fires on SIGINT, SIGTERM or SIGHUP. Ctrl-C under npm comes twice: from the terminal and from npm. */
-function stopSignal(): AbortSignal {
-  const controller = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => controller.abort())
-  return controller.signal
-}
-
 const screen = (url: string, tlsUrl: string, caFile: string): string => `${bold('muster dev is ready')}
 
   ${dim('http')}   ${url}
   ${dim('TLS')}    ${tlsUrl}
-  ${dim('trust')}  ${caFile}
+  ${dim('CA')}     ${caFile}   what clients trust for TLS
 `

@@ -1,5 +1,4 @@
 // Tests `muster dev` as a process: its first line, its end, its state.
-import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,25 +8,10 @@ import { developmentCa } from '../../src/cli/edge/certificates.ts'
 import { stateFolder } from '../../src/cli/edge/state.ts'
 import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from '../end-to-end/edge.ts'
 import { MAIN, spawnMuster } from '../end-to-end/muster.ts'
-import { spawnNode } from '../end-to-end/processes.ts'
+import { childrenOf, isRunning, spawnNode } from '../end-to-end/processes.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-process-'))
 afterAll(() => rmSync(scratch, { recursive: true }))
-
-/** Its own children; a dead one that nobody asked after is none. */
-function childrenOf(pid: number): number[] {
-  const table = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat='], { encoding: 'utf8' })
-  return table
-    .split('\n')
-    .map((line) => line.trim().split(/\s+/))
-    .filter(([, parent, state]) => Number(parent) === pid && !state?.startsWith('Z'))
-    .map(([child]) => Number(child))
-}
-
-const isRunning = (pid: number): boolean => {
-  const state = execFileSync('ps', ['-A', '-o', 'pid=,stat='], { encoding: 'utf8' })
-  return state.split('\n').some((line) => line.trim().startsWith(`${pid} `) && !line.includes('Z'))
-}
 
 async function tokensOf(edge: RunningEdge): Promise<string[]> {
   const { stdout } = await edge.muster('token', 'list', '--json')

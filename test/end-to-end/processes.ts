@@ -1,5 +1,5 @@
 // Starts processes and edges for tests, and ends them with the test file that started them, however it ends.
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
@@ -45,9 +45,41 @@ export function spawnNode(program: string, args: readonly string[], options: Nod
   return child
 }
 
-/** Kills the process when this one is gone, be it by -9: a shell waits on a pipe of ours. */
+/** Starts a command as a terminal does, in a process group of its own; what is left of the group is killed in the end. */
+export function spawnGroup(command: string, args: readonly string[]): ChildProcess {
+  const child = spawn(command, args, { cwd: PROJECT, stdio: ['pipe', 'pipe', 'ignore'], detached: true })
+  const dog = watch(-(child.pid ?? 0))
+  closeInTheEnd(() => dog.stdin?.end())
+  return child
+}
+
+/** Kills the process, or the group where it is negative, when this one is gone, be it by -9: a shell waits on a pipe. */
 function watch(pid: number | undefined): ChildProcess {
-  const dog = spawn('/bin/sh', ['-c', 'read -r _; kill -9 "$0"', String(pid)], { stdio: ['pipe', 'ignore', 'ignore'] })
+  const script = 'read -r _; kill -9 -- "$0"'
+  const dog = spawn('/bin/sh', ['-c', script, String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], detached: true })
   dog.stdin?.on('error', () => {})
   return dog
 }
+
+interface Row {
+  readonly pid: number
+  readonly parent: number
+}
+
+/** What runs on this machine; a dead process that nobody asked after is none. */
+const running = (): Row[] =>
+  execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat='], { encoding: 'utf8' })
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, , state]) => state !== undefined && !state.startsWith('Z'))
+    .map(([pid, parent]) => ({ pid: Number(pid), parent: Number(parent) }))
+
+export const isRunning = (pid: number): boolean => running().some((row) => row.pid === pid)
+
+export const childrenOf = (pid: number): number[] =>
+  running()
+    .filter(({ parent }) => parent === pid)
+    .map((row) => row.pid)
+
+/** The process and all below it, from the top. */
+export const treeOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(treeOf)]

@@ -37,7 +37,7 @@ export interface Demo {
 
 /** Milliseconds that a runner may take to be ready, and to close its tunnel at the end. */
 const READY_WITHIN = 20_000
-const END_WITHIN = 6000
+const END_WITHIN = 3500
 
 export async function startDemo(options: DemoOptions): Promise<Demo> {
   const folder = join(stateFolder(options.persistTo).own, 'demo')
