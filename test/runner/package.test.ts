@@ -1,9 +1,10 @@
 // Tests the npm package: it runs without the checkout, in little memory, and exports the runner as a library.
 
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { EXIT } from '../../src/runner/environment/exit.ts'
 import { PROJECT, spawnNode } from '../end-to-end/processes.ts'
 import { FakeControlPlane } from '../fakes/control-plane.ts'
 
@@ -64,4 +65,39 @@ describe('the package', () => {
     expect(runner.identity.tenant).toBe('acme')
     await runner.stop()
   })
+})
+
+/** Every file below a folder of the project, from its top. */
+const filesBelow = (folder: string): string[] =>
+  readdirSync(join(PROJECT, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name))
+
+const textOf = (path: string): string => readFileSync(join(PROJECT, path), 'utf8')
+
+test('nothing sends anybody to a registry, where the name is a stranger’s', () => {
+  expect(JSON.parse(textOf('package.json')).private).toBe(true)
+  const texts = [join(PROJECT, 'README.md'), ...['docs', 'deploy', 'src', 'migrations'].flatMap(filesBelow)]
+  const told = texts.flatMap((path) =>
+    readFileSync(path, 'utf8')
+      .split('\n')
+      .filter((line) =>
+        /npx muster|npm exec muster|(npm|pnpm|yarn)\b.* (i|add|install)\b.* muster(@|`|;|\s|$)/.test(line),
+      )
+      .map((line) => `${path}: ${line}`),
+  )
+  expect(told).toEqual([])
+})
+
+test('the unit starts the runner again by its exit codes, and holds no secret', () => {
+  const unit = textOf('deploy/muster-runner.service')
+  const valuesOf = (key: string) => [...unit.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value]) => value)
+  expect(valuesOf('Restart')).toEqual(['on-failure'])
+  expect(valuesOf('RestartPreventExitStatus')).toEqual([`${EXIT.refused} ${EXIT.config}`])
+  for (const code of Object.values(EXIT)) expect(unit).toMatch(new RegExp(`^# +${code}  `, 'm'))
+  expect(valuesOf('Environment')).toEqual(['RUNNER_IDENTITY_DIR=%S/muster-runner'])
+  // Where the steps at its top install the package.
+  const { bin } = JSON.parse(textOf('package.json'))
+  expect(unit).toContain('--prefix /opt/muster ./muster-<version>.tgz')
+  expect(valuesOf('ExecStart')).toEqual([`/opt/muster/bin/${Object.keys(bin)[0]} runner`])
 })
