@@ -7,7 +7,18 @@ import module from 'node:module'
 // Keeps compiled code between starts. From a checkout, where types are stripped, that saves a fifth of a runner's memory.
 module.enableCompileCache?.()
 
-if (process.argv[2] === 'runner') {
+const isRunner = process.argv[2] === 'runner'
+
+/** As `engines` of package.json says; npm only warns, and an older one fails somewhere on the way. */
+const OLDEST_NODE = 22
+if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
+  const found = `${process.execPath} is Node ${process.versions.node}`
+  process.stderr.write(`muster: ${found}; install Node ${OLDEST_NODE} or newer, and put it first on the PATH\n`)
+  // A runner's "configuration is wrong": a restart changes nothing.
+  process.exit(isRunner ? 78 : 1)
+}
+
+if (isRunner) {
   const { runRunner } = await import('../runner/command.ts')
   // Written now: a runner may run for months and be killed in the end.
   module.flushCompileCache?.()

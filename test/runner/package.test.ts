@@ -58,6 +58,28 @@ describe('the package', () => {
     }
   })
 
+  test.each([
+    ['runner', 78],
+    ['events', 1],
+  ])('names the Node that it needs where %s is started with an older one', async (command, code) => {
+    const older = "Object.defineProperty(process,'versions',{value:{node:'20.20.2'}})"
+    const child = spawnNode(join(built, 'cli/main.js'), [command], {
+      stderr: 'pipe',
+      env: { NODE_OPTIONS: `--import=data:text/javascript,${older}` },
+    })
+    let said = ''
+    child.stderr?.on('data', (chunk) => {
+      said += chunk
+    })
+    const ended = await new Promise((resolve) => child.on('close', resolve))
+    const { engines } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
+    const needed = engines.node.slice('>='.length)
+    expect({ ended, said }).toEqual({
+      ended: code,
+      said: `muster: ${process.execPath} is Node 20.20.2; install Node ${needed} or newer, and put it first on the PATH\n`,
+    })
+  })
+
   test('exports the runner as a library', async () => {
     const { Runner } = await import(join(built, 'runner/index.js'))
     const runner = new Runner({ env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 't' } })
