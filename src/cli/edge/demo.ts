@@ -8,7 +8,7 @@ import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { BUNDLE_PEM_PATH, ENROLL_PATH } from '../../protocol/paths.ts'
+import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { DEFAULT_STATE } from '../operator/command.ts'
 import { bold, dim, type EdgeLog, readObject } from './log.ts'
 import { PROJECT } from './project.ts'
@@ -60,8 +60,10 @@ const CLI = join(PROJECT, 'src/cli/main.ts')
 
 function bootRunner({ edge, log }: DemoOptions, folder: string, token: string) {
   const { tlsUrl, caFile } = edge
+  // What this shell holds for another runner stays out.
+  const others = Object.entries(process.env).filter(([name]) => !/^(COMPASS_)?RUNNER_/.test(name))
   const env = {
-    ...process.env,
+    ...Object.fromEntries(others),
     RUNNER_ATTESTATION_MODE: 'bootstrap-token',
     RUNNER_ENROLL_URL: tlsUrl,
     RUNNER_BOOTSTRAP_TOKEN: token,
@@ -145,16 +147,16 @@ function commands({ edge, tenant, persistTo, trust, environment }: DemoOptions, 
   const muster = 'npm run -s muster --'
   const demo = relativePath(folder)
   return [
-    ['a token for one more runner', `${muster} token mint --tenant ${tenant}${same}`],
     [
-      'a second runner, with a token of its own',
+      'a second runner, with a token of its own; Ctrl-C ends it',
       [
-        `TOKEN=$(${muster} token mint --tenant ${tenant}${same} | head -1)`,
-        `RUNNER_BOOTSTRAP_TOKEN=$TOKEN RUNNER_ENROLL_URL=${tlsUrl} \\`,
-        `  RUNNER_CA_PEM=${relativePath(caFile)} \\`,
-        `  ${muster} runner`,
+        `export RUNNER_ENROLL_URL=${tlsUrl} RUNNER_CA_PEM=${relativePath(caFile)}`,
+        `export RUNNER_BOOTSTRAP_TOKEN=$(${muster} token mint --tenant ${tenant}${same} | head -1)`,
+        `${muster} runner`,
       ].join('\n  '),
     ],
+    ['a third one with the same token, which is used by now: the refusal has a requestId', `${muster} runner`],
+    ['what was decided, and why', `${muster} events${same}\n  ${muster} explain <requestId>${same}`],
     [
       'the certificate, as OpenSSL sees it',
       [
@@ -165,8 +167,6 @@ function commands({ edge, tenant, persistTo, trust, environment }: DemoOptions, 
       ].join('\n  '),
     ],
     ['the roots that a service trusts to know this fleet', `curl -s ${url}${BUNDLE_PEM_PATH}`],
-    ['a request that is refused; its requestId is what explain takes', `curl -s -d '{}' ${url}${ENROLL_PATH}`],
-    ['what was decided, and why', `${muster} events${same}\n  ${muster} explain <requestId>${same}`],
   ]
 }
 
