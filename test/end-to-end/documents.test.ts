@@ -1,0 +1,74 @@
+// Tests that the documents name what the code has and no more: docs/protocol.md its paths, refusal codes, close codes and
+// modes; docs/trust-file.md the fields of the top level with their defaults.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { CONFIGURABLE_MODES } from '../../src/protocol/modes.ts'
+import * as paths from '../../src/protocol/paths.ts'
+import { isReason, REASONS, type Reason } from '../../src/protocol/reasons.ts'
+import { statusOf } from '../../src/protocol/refusals.ts'
+import { CLIENT_CERT_HEADER, PROOF_HEADER, proofText, TUNNEL_CLOSE } from '../../src/protocol/tunnel.ts'
+import { TRUST_FILE } from '../../src/trust/file.ts'
+import { PROJECT } from './processes.ts'
+
+const documentOf = (name: string): string => readFileSync(join(PROJECT, 'docs', name), 'utf8')
+
+/** The rows of the first table whose first column has this heading. */
+function tableOf(document: string, heading: string): string[][] {
+  const lines = document.split('\n')
+  const start = lines.findIndex((line) => line.startsWith(`| ${heading} |`))
+  const rows = lines.slice(start + 2)
+  return rows.slice(0, rows.indexOf('')).map((line) => line.split('|').map((cell) => cell.trim()))
+}
+
+const quoted = (text = ''): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, inside = '']) => inside)
+
+describe('the protocol', () => {
+  const document = documentOf('protocol.md')
+  test('names every refusal code with its status', () => {
+    const reasons: Reason[] = Object.keys(REASONS).filter(isReason)
+    const answered = reasons.map((reason) => `${REASONS[reason].code} ${statusOf({ reason })}`)
+    const named = tableOf(document, '`code`').map(([, code, status]) => `${quoted(code)[0]} ${status}`)
+    expect(named.toSorted()).toEqual([...new Set(answered)].toSorted())
+  })
+
+  test('names every path', () => {
+    const { PROVISIONED_FILES: _, SCHEDULED_PATH: onlyLocal, ...others } = paths
+    const named = tableOf(document, 'path').flatMap(([, cell]) => quoted(cell).map((route) => route.split(' ')[1]))
+    expect(named.toSorted()).toEqual(Object.values(others).toSorted())
+    expect(document).not.toContain(onlyLocal)
+  })
+
+  test('names every mode of a request', () => {
+    const named = tableOf(document, '`mode`').flatMap(([, cell]) => quoted(cell))
+    expect(named.toSorted()).toEqual([...CONFIGURABLE_MODES, 'mtls-renewal'].toSorted())
+  })
+
+  test('says how a tunnel is proven and closed', () => {
+    const codes = tableOf(document, 'close code').map(([, code]) => Number(code))
+    expect(codes.filter((code) => !Number.isNaN(code))).toEqual(Object.values(TUNNEL_CLOSE).toSorted())
+    const unindented = document.replaceAll('\n   ', '\n')
+    expect(unindented).toContain(`\n${proofText('<host>', '<challenge>')}\n`)
+    expect(unindented).toContain(`\n${CLIENT_CERT_HEADER}: `)
+    expect(unindented).toContain(`\n${PROOF_HEADER}: `)
+  })
+})
+
+/** `a.b` for a field of an object, without what stands in a list. */
+function declared(fields: object, prefix = ''): string[] {
+  return Object.entries(fields).flatMap(([name, value]) =>
+    value.kind === 'object'
+      ? declared(value.fields, `${prefix}${name}.`)
+      : [`${prefix}${name} ${written(value.default)}`],
+  )
+}
+const written = (value: string | readonly string[]): string =>
+  typeof value === 'string' ? value : value.length === 0 ? 'none' : value.join(' ')
+
+test('the page on the trust file has every field of its top level with its default', () => {
+  const named = tableOf(documentOf('trust-file.md'), 'field').map(([, field, , value]) => {
+    const values = quoted(value)
+    return `${quoted(field)[0]} ${values.length === 0 ? value : values.join(' ')}`
+  })
+  expect(named.toSorted()).toEqual(declared(TRUST_FILE.fields).toSorted())
+})
