@@ -1,8 +1,8 @@
 // Lists the operator's commands and runs the one that the arguments name; exit 0: done, 1: refused.
 
-import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { codeOf } from '../node/errors.ts'
+import { VERSION } from '../node/version.ts'
 import { printable } from '../protocol/characters.ts'
 import { banCommand, bansCommand, drainCommand, unbanCommand } from './bans.ts'
 import { caCommand } from './ca.ts'
@@ -13,14 +13,10 @@ import { CommandError, group, shareOptions } from './operator/command.ts'
 import { tokenCommand } from './token.ts'
 import { trustCommand } from './trust.ts'
 
-const { version }: { version: string } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-)
-
 const program = group(
   'muster',
   'The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.',
-).version(version, '--version', 'print the version')
+).version(VERSION, '--version', 'print the version')
 
 program.addCommand(devCommand())
 program.addCommand(caCommand())

@@ -10,14 +10,14 @@ import { isObject, type Json, type JsonObject } from './strict-json.ts'
 
 export const PROTOCOL_VERSION = 1
 
-/** A label of an instance, for the fleet; its length is in code points. */
-export const instanceId = v.pipe(
-  text,
-  v.check(
-    (label) => [...label].length <= INSTANCE_ID_CHARACTERS && isPrintable(label),
-    `at most ${INSTANCE_ID_CHARACTERS} printable characters`,
-  ),
-)
+/** A text for the fleet that nothing depends on. `most`: its length in code points. */
+export const label = (most: number) =>
+  v.pipe(
+    text,
+    v.check((one) => [...one].length <= most && isPrintable(one), `at most ${most} printable characters`),
+  )
+
+export const instanceId = label(INSTANCE_ID_CHARACTERS)
 
 const REQUEST = v.strictObject({
   version: v.literal(PROTOCOL_VERSION, 'the number 1'),

@@ -10,6 +10,8 @@ export const JSON_DEPTH = 8
 export const JWS_BYTES = 8 * 1024
 /** The optional label of an instance, in characters. */
 export const INSTANCE_ID_CHARACTERS = 128
+/** What a runner says it is, in characters. */
+export const AGENT_CHARACTERS = 64
 /** A key set or discovery document, in bytes. */
 export const KEY_SET_BODY_BYTES = 1024 * 1024
 export const KEY_SET_KEYS = 100

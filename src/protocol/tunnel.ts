@@ -2,8 +2,8 @@
 
 import * as v from 'valibot'
 import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './bytes.ts'
-import { instanceId } from './enroll.ts'
-import { CERTIFICATE_BYTES, TUNNEL_FRAME_BYTES } from './limits.ts'
+import { instanceId, label } from './enroll.ts'
+import { AGENT_CHARACTERS, CERTIFICATE_BYTES, TUNNEL_FRAME_BYTES } from './limits.ts'
 import { parseShape, text } from './shape.ts'
 import { type Json, readJson } from './strict-json.ts'
 
@@ -29,6 +29,8 @@ const HELLO = v.strictObject({
   type: v.literal('hello'),
   version: v.literal(TUNNEL_VERSION),
   instanceId: v.optional(v.nullable(instanceId), null),
+  /** What the runner says it is: `muster/<version>`. Shown in the fleet, never trusted. */
+  agent: v.optional(v.nullable(label(AGENT_CHARACTERS)), null),
 })
 
 const READY = v.strictObject({

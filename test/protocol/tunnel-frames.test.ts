@@ -13,12 +13,20 @@ import {
   parseRunnerFrame,
 } from '../../src/protocol/tunnel.ts'
 
-const hello = { type: 'hello', version: 1, instanceId: 'runner-7' } as const
+const hello = { type: 'hello', version: 1, instanceId: 'runner-7', agent: 'muster/0.1.0' } as const
 
 test('a hello is read, with its instance id or without', () => {
   expect(parseRunnerFrame(frameText(hello))).toEqual(hello)
-  expect(parseRunnerFrame('{"type":"hello","version":1}')).toEqual({ ...hello, instanceId: null })
-  expect(parseRunnerFrame('{"type":"hello","version":1,"instanceId":null}')).toEqual({ ...hello, instanceId: null })
+  const unnamed = { ...hello, instanceId: null, agent: null }
+  expect(parseRunnerFrame('{"type":"hello","version":1}')).toEqual(unnamed)
+  expect(parseRunnerFrame('{"type":"hello","version":1,"instanceId":null,"agent":null}')).toEqual(unnamed)
+})
+
+test('labels are measured in code points', () => {
+  const longest = { ...hello, instanceId: '🏃'.repeat(128), agent: '🏃'.repeat(64) }
+  expect(parseRunnerFrame(JSON.stringify(longest))).toEqual(longest)
+  expect(parseRunnerFrame(JSON.stringify({ ...longest, instanceId: '🏃'.repeat(129) }))).toBeNull()
+  expect(parseRunnerFrame(JSON.stringify({ ...longest, agent: '🏃'.repeat(65) }))).toBeNull()
 })
 
 test.each<[string, unknown]>([
@@ -33,6 +41,9 @@ test.each<[string, unknown]>([
   ['a frame of the other direction', '{"type":"drain"}'],
   ['a label that reorders the line', '{"type":"hello","version":1,"instanceId":"\u202e"}'],
   ['a label over its length', JSON.stringify({ ...hello, instanceId: 'x'.repeat(129) })],
+  ['an agent that is no text', '{"type":"hello","version":1,"agent":1}'],
+  ['an agent over its length', JSON.stringify({ ...hello, agent: 'x'.repeat(65) })],
+  ['an agent of two lines', JSON.stringify({ ...hello, agent: 'muster/1\nroot' })],
   ['no object', '[]'],
   ['no JSON', 'hello'],
   ['nothing', ''],

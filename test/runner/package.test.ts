@@ -50,6 +50,8 @@ describe('the package', () => {
         if (text.includes('"state":"ready"')) break
       }
       expect(text).toContain('"state":"ready"')
+      const { version } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
+      expect(JSON.parse(plane.hellos.at(-1) ?? '')).toMatchObject({ agent: `muster/${version}` })
       if (process.platform !== 'linux') return
       const status = readFileSync(`/proc/${runner.pid}/status`, 'utf8')
       expect(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024).toBeLessThan(90 * MEBIBYTE)

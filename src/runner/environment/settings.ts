@@ -51,11 +51,11 @@ export class Settings {
     return port <= 65_535 ? port : this.#wrong(name, 'must be a port number, 0 to 65535')
   }
 
-  /** Text of at most `limit` characters that `fits`. */
+  /** Text of at most `limit` characters (code points) that `fits`. */
   word(name: string, limit: number, fits: (text: string) => boolean, rule: string): string | null {
     const value = this.text(name)
     if (value === null) return null
-    return value.length <= limit && fits(value) ? value : this.#wrong(name, rule)
+    return [...value].length <= limit && fits(value) ? value : this.#wrong(name, rule)
   }
 
   /** A token: no white space within. */

@@ -7,6 +7,7 @@ import { WebSocket } from 'ws'
 import { messageOf } from '../../node/errors.ts'
 import { failureText, type Network } from '../../node/http-client.ts'
 import { agentFor } from '../../node/proxy-agent.ts'
+import { VERSION } from '../../node/version.ts'
 import { readUpTo } from '../../protocol/bytes.ts'
 import { TUNNEL_FRAME_BYTES } from '../../protocol/limits.ts'
 import { TUNNEL_CHALLENGE_PATH, TUNNEL_PATH } from '../../protocol/paths.ts'
@@ -31,6 +32,9 @@ import { ReadySocket, type TunnelSocket } from './socket.ts'
 
 /** One attempt; never rejects. A failure without a status: there was no answer to the upgrade, or no ready frame. */
 export type Dial = (identity: Identity, signal: AbortSignal) => Promise<RequestResult<TunnelSocket>>
+
+/** What the fleet shows of this runner. */
+const AGENT = `muster/${VERSION}`
 
 type Headers = Readonly<Record<string, string>>
 
@@ -107,7 +111,9 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       socket.on('error', (error) => failed(failureText(error, url, network)))
       socket.on('close', (code) => failed(`closed with ${code} before it was ready`))
       socket.on('unexpected-response', async (_request, response) => settle(await readRefusal(response)))
-      socket.on('open', () => socket.send(frameText({ type: 'hello', version: TUNNEL_VERSION, instanceId })))
+      socket.on('open', () =>
+        socket.send(frameText({ type: 'hello', version: TUNNEL_VERSION, instanceId, agent: AGENT })),
+      )
       socket.once('message', (data, isBinary) => {
         const frame = isBinary ? null : parseControlFrame(String(data))
         if (frame?.type !== 'ready' || frame.enrollmentId !== identity.enrollmentId) {

@@ -1,7 +1,7 @@
 // Tests the runner's connections: network failures, trusted and untrusted TLS, proxies, and the dial of the tunnel.
 
 import { EventEmitter } from 'node:events'
-import { rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -16,6 +16,7 @@ import { newRequestKey } from '../../../src/runner/identity/keys.ts'
 import { poster, type RequestResult } from '../../../src/runner/net/http.ts'
 import { dialer } from '../../../src/runner/tunnel/dial.ts'
 import { ReadySocket, type TunnelSocket } from '../../../src/runner/tunnel/socket.ts'
+import { PROJECT } from '../../end-to-end/processes.ts'
 import { FakeControlPlane, problem } from '../../fakes/control-plane.ts'
 import { directly, ForwardProxy, rulesOf, selfSigned } from '../../fakes/forward-proxy.ts'
 import { scratchDir } from '../harness.ts'
@@ -209,7 +210,9 @@ describe('TLS', () => {
     test('shows the certificate in TLS, says hello and is ready', async () => {
       const dialed = await dial()
       expect(dialed.ok).toBe(true)
-      expect(JSON.parse(plane.hellos.at(-1) ?? '')).toEqual({ type: 'hello', version: 1, instanceId: 'build-7' })
+      const { version } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
+      const hello = { type: 'hello', version: 1, instanceId: 'build-7', agent: `muster/${version}` }
+      expect(JSON.parse(plane.hellos.at(-1) ?? '')).toEqual(hello)
       expect(plane.upgrades[0]).not.toHaveProperty('muster-proof')
       if (dialed.ok) await dialed.value.close()
     })
