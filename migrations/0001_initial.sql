@@ -39,8 +39,9 @@ CREATE TABLE enrollment (
   issuer TEXT NOT NULL,                     -- key identifier of the issuing certificate, hex
   -- The fleet row: what is known of it since, rewritten at most once an hour.
   seen_at INTEGER NOT NULL,
-  live_until INTEGER NOT NULL,              -- end of the newest certificate known here
+  live_until INTEGER NOT NULL,              -- end of the newest certificate known here, or of a provisioned one
   connected INTEGER NOT NULL DEFAULT 0,
+  agent TEXT,                               -- what the runner says it is, `muster/<version>`
   newest_issuer TEXT,                       -- of the newest certificate known here; null: still `issuer`
   ended_at INTEGER,
   ended_reason TEXT,

@@ -101,6 +101,9 @@ export const isMode = (name: string): name is ProvenMode => Object.hasOwn(MODES,
 
 export const mayStartLineage = (mode: ProvenMode): mode is LineageStartingMode => MODES[mode].startsLineage
 
+/** Those whose certificates come without an enrollment. */
+export const LINEAGE_STARTING_MODES: readonly ProvenMode[] = Object.keys(MODES).filter(isMode).filter(mayStartLineage)
+
 export const CONFIGURABLE_MODES: readonly ConfigurableMode[] = Object.keys(MODES)
   .filter(isMode)
   .filter((mode): mode is ConfigurableMode => MODES[mode].configurable)

@@ -266,9 +266,10 @@ export const REASONS = {
     advice:
       'A certificate outside the lineage was used. It was stolen, or a machine was rolled back to a snapshot, an identity directory was restored, or two runners share one. Find out which. Unless onClone is refuse, the enrollment has ended.',
   },
-  certificate_superseded: {
+  superseded: {
     code: 'attestation_invalid',
-    advice: 'An old renewal request was repeated after a newer renewal. Harmless, unless it recurs.',
+    advice:
+      'An old renewal request came again, after its certificate had been followed by a newer one. It changed nothing and needs no key. If it recurs, somebody keeps what runners send: look at proxies and logs on the way.',
   },
   standing_lost: {
     code: 'attestation_invalid',

@@ -1,8 +1,9 @@
 // The steps of an enrollment and of a renewal, in their order:
-// bounds → shape → CSR and nonce → appraise → authorize and reserve → issue → answer.
+// bounds → shape → CSR and nonce → appraise → authorize, reserve and issue → answer.
 
 import { type EnrollAnswer, type EnrollRequest, parseEnrollRequest, parseEvidence } from '../../protocol/enroll.ts'
 import { nonceIsBoundTo } from '../../protocol/nonce.ts'
+import { encodePem } from '../../protocol/pem.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import type { Json } from '../../protocol/strict-json.ts'
@@ -10,10 +11,9 @@ import { rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
-import { issueCertificate } from '../ca/issue.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
-import { type Issuance, type Reserved, reserveEnrollment, reserveRenewal } from './reserve.ts'
+import { type Issuance, type Issued, issueEnrollment, issueRenewal } from './reserve.ts'
 
 /** `body`: parsed JSON within the bounds of `http/bounds.ts`, or why there is none. */
 export const enroll = (deps: Dependencies, caller: Caller, body: Outcome<Json>): Promise<Outcome<EnrollAnswer>> =>
@@ -58,15 +58,15 @@ async function steps(
   if (!proof.ok) return proof
 
   const issuance: Issuance = { authority: authority.value, csr: csr.value, now }
-  const reserved =
+  const issued =
     proof.value.mode === 'mtls-renewal'
-      ? await reserveRenewal(deps, issuance, proof.value.leaf, facts)
-      : await reserveEnrollment(deps, issuance, proof.value, facts)
-  if (!reserved.ok) return reserved
-  const { enrollmentId, serial, spiffeId } = reserved.value
+      ? await issueRenewal(deps, issuance, proof.value.leaf, facts)
+      : await issueEnrollment(deps, issuance, proof.value, facts)
+  if (!issued.ok) return issued
+  const { enrollmentId, serial, spiffeId } = issued.value
   Object.assign(facts, { enrollmentId, serial, spiffeId })
 
-  return ok(await issueReserved(issuance, reserved.value))
+  return ok(answerWith(issuance, issued.value))
 }
 
 /** Only the registry's own names are modes: `constructor` is none. */
@@ -82,19 +82,16 @@ async function readBoundCsr({ csr: pem, challengeNonce }: EnrollRequest): Promis
   return csr
 }
 
-async function issueReserved({ authority, csr, now }: Issuance, reserved: Reserved): Promise<EnrollAnswer> {
-  const { pem } = await issueCertificate(authority, { ...reserved, spki: csr.spki })
-  return {
-    version: 1,
-    certificate: pem,
-    chain: chainPem(authority),
-    trustBundle: trustBundlePem(authority),
-    spiffeId: reserved.spiffeId,
-    tenant: reserved.tenant,
-    runnerId: reserved.runnerId,
-    enrollmentId: reserved.enrollmentId,
-    notBefore: rfc3339(reserved.notBefore),
-    notAfter: rfc3339(reserved.notAfter),
-    serverTime: rfc3339(now),
-  }
-}
+const answerWith = ({ authority, now }: Issuance, issued: Issued): EnrollAnswer => ({
+  version: 1,
+  certificate: encodePem('CERTIFICATE', issued.der),
+  chain: chainPem(authority),
+  trustBundle: trustBundlePem(authority),
+  spiffeId: issued.spiffeId,
+  tenant: issued.tenant,
+  runnerId: issued.runnerId,
+  enrollmentId: issued.enrollmentId,
+  notBefore: rfc3339(issued.notBefore),
+  notAfter: rfc3339(issued.notAfter),
+  serverTime: rfc3339(now),
+})

@@ -26,8 +26,8 @@ export interface Caller {
   readonly waitUntil: (work: Promise<unknown>) => void
 }
 
-/** The outcome of a granted request. */
-export type Granted = 'enrolled' | 'renewed' | 'connected' | 'named'
+/** The outcome of a granted request. `replaced`: a connection that a newer certificate of its runner came before. */
+export type Granted = 'enrolled' | 'renewed' | 'connected' | 'replaced' | 'named'
 
 /** What an event will say of a request. Each step adds what it knows; identity fields are added once proven. */
 export type Facts = {
@@ -50,13 +50,13 @@ export async function recorded<T>(
   deps: Dependencies,
   caller: Caller,
   steps: (facts: Facts) => Promise<Outcome<T>>,
-  granted: (facts: Facts) => Granted,
+  granted: (facts: Facts, value: T) => Granted,
 ): Promise<Outcome<T>> {
   const facts: Facts = {}
   try {
     const result = await steps(facts)
     if (!result.ok) return await refused(deps, caller, result.error, facts)
-    recordGrant(deps, caller, granted(facts), facts)
+    recordGrant(deps, caller, granted(facts, result.value), facts)
     return result
   } catch (error) {
     recordBug(caller, error)
@@ -101,8 +101,8 @@ async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts):
   await insertEvent(deps.database, row)
 }
 
-/** A runner that restarted often leaves enrollments whose certificates have expired; no more than so many are asked. */
-const SHARERS_ASKED = 5
+/** The objects that are asked where no row says that another one is live; a call each. */
+const SHARERS_ASKED = 40
 
 async function isRunnerIdShared(
   deps: Dependencies,
@@ -110,9 +110,13 @@ async function isRunnerIdShared(
   now: EpochSeconds,
 ): Promise<boolean> {
   if (!runnerId || !enrollmentId) return false
-  const others = await sharersOf(deps.database, runnerId, enrollmentId, now, SHARERS_ASKED)
-  const states = await Promise.all(others.map((id) => deps.enrollmentObject(id).status()))
-  return states.some((state) => state !== null && state.ended === null && state.notAfter >= now)
+  const { live, maybe } = await sharersOf(deps.database, runnerId, enrollmentId, now, SHARERS_ASKED)
+  if (live) return true
+  const states = await Promise.allSettled(maybe.map((id) => deps.enrollmentObject(id).status()))
+  return states.some((state) => {
+    const known = state.status === 'fulfilled' ? state.value : null
+    return known !== null && known.ended === null && known.notAfter >= now
+  })
 }
 
 /** Records a refusal under the request id that the caller got. */

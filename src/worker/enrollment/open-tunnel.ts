@@ -4,7 +4,7 @@ import { type Bytes, equalBytes, utf8 } from '../../protocol/bytes.ts'
 import type { VerifiedLeaf } from '../../protocol/leaf.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err, ok } from '../../protocol/result.ts'
-import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
 import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts'
 import { connectionRefusal } from '../ca/presented.ts'
 import type { SpentChallenge } from '../fleet/record.ts'
@@ -26,24 +26,32 @@ export interface UpgradeRequest {
 }
 
 /** The value is the client's end of the socket; the enrollment's object holds the other. */
-export const openTunnel = (
+export const openTunnel = async (
   deps: Dependencies,
   caller: Caller,
   upgrade: Outcome<UpgradeRequest>,
-): Promise<Outcome<WebSocket>> =>
-  recorded(
+): Promise<Outcome<WebSocket>> => {
+  const opened = await recorded(
     deps,
     caller,
     (facts) => steps(deps, caller, upgrade, facts),
-    () => 'connected',
+    (_, { late }) => (late ? 'replaced' : 'connected'),
   )
+  return opened.ok ? ok(opened.value.socket) : opened
+}
+
+interface Opened {
+  readonly socket: WebSocket
+  /** The certificate was followed by a newer one a moment ago: the object closes the socket at once. */
+  readonly late: boolean
+}
 
 async function steps(
   deps: Dependencies,
   caller: Caller,
   upgrade: Outcome<UpgradeRequest>,
   facts: Facts,
-): Promise<Outcome<WebSocket>> {
+): Promise<Outcome<Opened>> {
   const now = toEpochSeconds(caller.at)
   if (!upgrade.ok) return upgrade
   // RFC 8470 §5.1: what came before the handshake ended can be replayed.
@@ -53,7 +61,7 @@ async function steps(
   if (!proofs.ok) return proofs
   const presented = await deps.verifyLeaf(proofs.value.der)
   if (!presented.ok) return presented
-  const challenge = await verifyChallenge(deps, upgrade.value.host, presented.value, proofs.value, now)
+  const challenge = await verifyChallenge(deps, upgrade.value.host, presented.value, proofs.value)
   if (!challenge.ok) return challenge
   noteLeaf(facts, presented.value.leaf)
   const refusal = connectionRefusal(presented.value, now)
@@ -76,7 +84,7 @@ async function steps(
     headers: { upgrade: 'websocket' },
   })
   // The object restarted between the two calls, as at a deploy.
-  return webSocket === null ? refuse('storage_unavailable') : ok(webSocket)
+  return webSocket === null ? refuse('storage_unavailable') : ok({ socket: webSocket, late: result.value.late })
 }
 
 interface Proofs {
@@ -102,13 +110,12 @@ async function verifyChallenge(
   host: string,
   presented: VerifiedLeaf,
   { signed }: Proofs,
-  now: EpochSeconds,
 ): Promise<Outcome<SpentChallenge | null>> {
   if (signed === null) return ok(null)
   const { challenge, signature } = signed
   if (!(await presented.hasSigned(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')
   const key = await deps.challengeKey()
   if (!key.ok) return key
-  const expiresAt = await challengeExpiry(key.value, challenge, now)
+  const expiresAt = await challengeExpiry(key.value, challenge)
   return expiresAt === null ? refuse('proof_invalid') : ok({ challenge, expiresAt })
 }

@@ -1,7 +1,8 @@
-// The reserve step of an enrollment and of a renewal: the certificate is on record before it is signed, in D1 at
-// enrollment and in the enrollment's object at renewal. A retry finds the same record.
+// Reserves and issues the certificate of an enrollment and of a renewal. None leaves before it is on record with its
+// signature: the enrollment's object keeps both, and answers a retry with the certificate that it has.
 
-import { type Leaf, type LeafContent, leafContentOf } from '../../protocol/leaf.ts'
+import type { Bytes } from '../../protocol/bytes.ts'
+import { type Leaf, type LeafContent, type LeafSubject, leafContentOf } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { MODES } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
@@ -12,7 +13,9 @@ import { tokenIdOf } from '../../trust/decide.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { CertificateRequest } from '../ca/csr.ts'
+import { issueCertificate } from '../ca/issue.ts'
 import { newLeafContent } from '../ca/profile.ts'
+import { isFresh, type SignedLeaf } from '../fleet/lineage.ts'
 import type { BatchDatabase } from '../store/db.ts'
 import {
   type EnrollmentRow,
@@ -34,17 +37,18 @@ export interface Issuance {
 }
 
 /** A certificate that is on record. */
-export interface Reserved extends Leaf {
+export interface Issued extends Leaf {
+  readonly der: Bytes
   readonly runnerId: string | null
 }
 
-/** For a caller without a certificate: a new enrollment, or its own of a moment ago. */
-export async function reserveEnrollment(
+/** For a caller without a certificate: a new enrollment, or its own of a moment ago. In D1 before it is signed. */
+export async function issueEnrollment(
   deps: Dependencies,
   issuance: Issuance,
   claims: Claims,
   facts: Facts,
-): Promise<Outcome<Reserved>> {
+): Promise<Outcome<Issued>> {
   const authorized = await authorize(deps, claims, facts)
   if (!authorized.ok) return authorized
   const { decision, bans } = authorized.value
@@ -62,26 +66,33 @@ export async function reserveEnrollment(
   }
   const reserved = await recordProposal(deps.database, proposal)
   if (!reserved.ok) return reserved
-  const { enrollmentId, enrolledAt } = reserved.value
+  const { enrollmentId, enrolledAt, runnerId } = reserved.value
   facts.enrollmentId = enrollmentId
 
-  const certificate = leafContentOf(reserved.value)
+  // What is on record is signed, be it of an earlier try, unless half of its life has passed meanwhile.
+  const onRecord = leafContentOf(reserved.value)
+  const signed = isFresh(onRecord, content.value, issuance.now) ? onRecord : content.value
+  const { tenant, mode, source } = decision
+  const subject = { enrollmentId, tenant, mode, source }
+  const certificate = await sign(issuance, subject, signed)
   const begun = await deps
     .enrollmentObject(enrollmentId)
     .begin({ enrollmentId, claims, decision, instanceId, enrolledAt, certificate }, bans)
-  return begun.ok ? reserved : begun
+  return begun.ok ? ok({ ...subject, ...begun.value, runnerId }) : begun
 }
 
 /**
- * For the holder of a certificate: one call to the enrollment's object authorizes and reserves. Tenant, mode, source
- * and enrollment are the presented certificate's; the trust domain and the times are today's.
+ * For the holder of a certificate: one call to the enrollment's object authorizes and records. The new certificate is
+ * signed before it, since a second call with the signature would cost as much again as the renewal; one that the object
+ * does not record is dropped here. Tenant, mode, source and enrollment are the presented certificate's; the trust domain
+ * and the times are today's.
  */
-export async function reserveRenewal(
+export async function issueRenewal(
   deps: Dependencies,
   issuance: Issuance,
   presented: Leaf,
   facts: Facts,
-): Promise<Outcome<Reserved>> {
+): Promise<Outcome<Issued>> {
   const { enrollmentId, tenant, mode, source } = presented
   noteLeaf(facts, presented)
   const bans = await deps.banList()
@@ -89,16 +100,23 @@ export async function reserveRenewal(
   // A request that somebody sends again proves nothing, and asks for the key that it asked for before.
   const asked = clientKey(tenant, `${enrollmentId}/${issuance.csr.publicKeyHash}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
-  const candidate = newContent(deps, issuance, tenant)
-  if (!candidate.ok) return candidate
-  const { known, result } = await deps.enrollmentObject(enrollmentId).renew(presented, candidate.value, bans.value)
+  const content = newContent(deps, issuance, tenant)
+  if (!content.ok) return content
+  const subject = { enrollmentId, tenant, mode, source }
+  const candidate = await sign(issuance, subject, content.value)
+  const { known, result } = await deps.enrollmentObject(enrollmentId).renew(presented, candidate, bans.value)
   const runnerId = known?.runnerId ?? null
   Object.assign(facts, { identity: known?.identity ?? null, runnerId })
   if (!result.ok) return result
   const { certificate, again } = result.value
   // Only the key's holder gets so far, with a key that is new.
   if (!again && !(await deps.withinRate('identities', clientKey(tenant, enrollmentId)))) return refuse('rate_limited')
-  return ok({ enrollmentId, tenant, mode, source, runnerId, ...certificate })
+  return ok({ ...subject, ...certificate, runnerId })
+}
+
+async function sign({ authority, csr }: Issuance, subject: LeafSubject, content: LeafContent): Promise<SignedLeaf> {
+  const { der } = await issueCertificate(authority, { ...subject, ...content, spki: csr.spki })
+  return { ...content, der }
 }
 
 /** Trust domain and lifetime are today's. */

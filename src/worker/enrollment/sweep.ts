@@ -1,6 +1,7 @@
 // The cron jobs: each minute, calls the objects of banned, revoked and draining runners; each hour, deletes old events
 // and refreshes key sets.
 
+import type { Reason } from '../../protocol/reasons.ts'
 import { type EpochSeconds, hours, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
 import {
@@ -36,7 +37,7 @@ async function sweepRunners(deps: Dependencies): Promise<void> {
   const left = RUNNERS_A_RUN - (await checkCutOff(deps, now))
   if (left === 0) return
   const drained = await callObjects(deps, await enrollmentsToDrain(deps.database, left), (runner) => runner.drain())
-  await markDrained(deps.database, drained)
+  await markDrained(deps.database, [...drained.keys()])
 }
 
 /** Has the objects of revoked and banned runners check their enrollments; how many were called. */
@@ -46,30 +47,49 @@ async function checkCutOff(deps: Dependencies, now: EpochSeconds): Promise<numbe
   const list = await loadBanList(database, now)
   const check = (runner: DurableObjectStub<EnrollmentObject>) => runner.check(list)
   const revoked = await revokedEnrollments(database, now, RUNNERS_A_RUN)
-  await updateEnded(database, await callObjects(deps, revoked, check), 'token_revoked', now)
+  for (const [reason, ids] of endsOf(await callObjects(deps, revoked, check))) {
+    await updateEnded(database, ids, reason, now)
+  }
   let called = revoked.length
   for (const ban of await unsweptBans(database, BANS_A_RUN)) {
     const limit = RUNNERS_A_RUN - called
     if (limit === 0) break
     const ids = await enrollmentsToCut(database, ban, now, limit)
-    const checked = await callObjects(deps, ids, check)
+    const checked = [...(await callObjects(deps, ids, check)).keys()]
     await markCut(database, ban, checked, ids.length < limit && checked.length === ids.length, now)
     called += ids.length
   }
   return called
 }
 
-/** Calls the objects, `AT_ONCE` at a time; the ids of those that answered. The others are called in the next run. */
-async function callObjects(
+/**
+ * The enrollments of a revoked token that have ended by the word of their objects, by the reason why. One without a
+ * record never began, and cannot any more.
+ */
+function endsOf(answers: ReadonlyMap<string, Reason | null>): Map<Reason, string[]> {
+  const ends = new Map<Reason, string[]>()
+  for (const [id, answer] of answers) {
+    const reason = answer === 'lineage_missing' ? 'token_revoked' : answer
+    // Null where the token was revoked after the list was read: the next run ends it.
+    if (reason !== null) ends.set(reason, [...(ends.get(reason) ?? []), id])
+  }
+  return ends
+}
+
+/** Calls the objects, `AT_ONCE` at a time; the answers of those that gave one. The others are called in the next run. */
+async function callObjects<T>(
   deps: Dependencies,
   ids: readonly string[],
-  call: (runner: DurableObjectStub<EnrollmentObject>) => Promise<unknown>,
-): Promise<string[]> {
-  const answered: string[] = []
+  call: (runner: DurableObjectStub<EnrollmentObject>) => Promise<T>,
+): Promise<Map<string, T>> {
+  const answers = new Map<string, T>()
   for (let i = 0; i < ids.length; i += AT_ONCE) {
     const some = ids.slice(i, i + AT_ONCE)
     const outcomes = await Promise.allSettled(some.map((id) => call(deps.enrollmentObject(id))))
-    answered.push(...some.filter((_, j) => outcomes[j]?.status === 'fulfilled'))
+    for (const [j, outcome] of outcomes.entries()) {
+      const id = some[j]
+      if (id !== undefined && outcome.status === 'fulfilled') answers.set(id, outcome.value)
+    }
   }
-  return answered
+  return answers
 }

@@ -2,9 +2,9 @@
 // It stores one value and sets one alarm. The output gate holds each answer back until what it grants is stored.
 
 import { DurableObject } from 'cloudflare:workers'
-import type { Leaf, LeafContent } from '../../protocol/leaf.ts'
+import { type Leaf, leafContentOf } from '../../protocol/leaf.ts'
 import type { Reason } from '../../protocol/reasons.ts'
-import { type Outcome, refuse } from '../../protocol/refusals.ts'
+import type { Outcome } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import {
   addSeconds,
@@ -17,52 +17,40 @@ import {
 } from '../../protocol/time.ts'
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
-import type { Decision } from '../../trust/decide.ts'
+import { type Decision, decide } from '../../trust/decide.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { logFailure } from '../telemetry/log.ts'
-import { clearedAfter, type EnrollmentSources, fleetRowOf, isRowDue } from './fleet-row.ts'
 import {
-  type Connection,
+  clearedAfter,
+  type EnrollmentSources,
+  type EnrollmentStatus,
+  fleetRowOf,
+  isRowDue,
+  statusOf,
+} from './fleet-row.ts'
+import type { SignedLeaf } from './lineage.ts'
+import {
+  type Answer,
+  afterHello,
+  beginUse,
   connectionUse,
   type EnrollmentRecord,
   type EnrollmentStart,
+  isRevoked,
   type Renewal,
   recordFor,
   renewalUse,
   type SpentChallenge,
-  startRecord,
   type Use,
 } from './record.ts'
-import { attach, attachmentOf, close, openSockets, sendDrain } from './sockets.ts'
-
-/** The outcome of a call. */
-export interface Answer<T> {
-  /** The identity on record, also where the call is refused. Null without a record. */
-  readonly known: Decision | null
-  readonly result: Outcome<T>
-}
-
-export interface EnrollmentStatus {
-  readonly connected: boolean
-  readonly instanceId: string | null
-  readonly serial: string
-  readonly notAfter: EpochSeconds
-  readonly ended: Reason | null
-}
+import { attach, attachmentOf, type CloseCause, close, givesWay, openSockets, sendDrain } from './sockets.ts'
+import { type Admission, Tickets } from './tickets.ts'
 
 const RECORD = 'record'
-/** How long `fetch` takes the socket of a connection that was admitted. */
-const TICKET_LIFE = seconds(10)
-
-interface Ticket {
-  readonly connection: Connection
-  readonly presented: Leaf
-  readonly until: EpochSeconds
-}
 
 export class EnrollmentObject extends DurableObject<unknown> {
   readonly #sources: EnrollmentSources
-  readonly #tickets = new Map<string, Ticket>()
+  readonly #tickets = new Tickets()
   #list: BanList = NO_BANS
 
   constructor(state: DurableObjectState, env: unknown, sources: EnrollmentSources) {
@@ -71,60 +59,49 @@ export class EnrollmentObject extends DurableObject<unknown> {
     this.#answerPings()
   }
 
-  /** Starts the record. A repeated start is granted too, unless the enrollment has renewed or was cut off meanwhile. */
-  async begin(start: EnrollmentStart, list: BanList): Promise<Outcome<null>> {
-    const stored = this.#load()
-    const record = stored ?? startRecord(start)
-    if (record.ended !== null) return refuse('enrollment_ended')
-    if (record.lineage.tip.serial !== start.certificate.serial) return refuse('token_retry_over')
-    const authorized = this.#reauthorize(record, this.#newest(list))
-    if (!authorized.ok) return authorized
-    if (stored === null) await this.#save(record)
-    return ok(null)
+  /** Starts the record. The value is the certificate to answer with: a repeated start gets the same again. */
+  async begin(start: EnrollmentStart, list: BanList): Promise<Outcome<SignedLeaf>> {
+    const { record, result } = beginUse(this.#load(), this.#sources.trust, this.#newest(list), start, this.#now())
+    if (record !== null) await this.#save(record)
+    return result
   }
 
-  /** `candidate`: the content of a new certificate. The answer names the content to sign, which is stored by then. */
-  async renew(presented: Leaf, candidate: LeafContent, list: BanList): Promise<Answer<Renewal>> {
-    return this.#apply(presented, (stored, now) => {
+  /** `candidate`: a new certificate. The value has the one to answer with, which is on record by then. */
+  async renew(presented: Leaf, candidate: SignedLeaf, list: BanList): Promise<Answer<Renewal>> {
+    const answer = await this.#apply(presented, (stored, now) => {
       const { record, result } = renewalUse(stored, this.#sources.trust, this.#newest(list), presented, candidate, now)
       return { record: record && this.#withRow(record, now), result }
     })
+    if (answer.result.ok && answer.result.value.retires) this.#closeAll('replaced')
+    return answer
   }
 
   /** Admits a connection. The ticket is the path under which `fetch` takes its socket, once. */
-  async admit(
-    presented: Leaf,
-    challenge: SpentChallenge | null,
-    list: BanList,
-  ): Promise<Answer<{ readonly ticket: string }>> {
+  async admit(presented: Leaf, challenge: SpentChallenge | null, list: BanList): Promise<Answer<Admission>> {
     const { known, result } = await this.#apply(presented, (record, now) =>
       connectionUse(record, this.#sources.trust, this.#newest(list), presented, challenge, now),
     )
     if (!result.ok) return { known, result }
-    const now = this.#now()
-    for (const [name, { until }] of this.#tickets) if (until < now) this.#tickets.delete(name)
-    const ticket = crypto.randomUUID()
-    this.#tickets.set(ticket, { connection: result.value, presented, until: addSeconds(now, TICKET_LIFE) })
-    return { known, result: ok({ ticket }) }
+    const connection = result.value
+    const ticket = this.#tickets.issue({ connection, presented }, this.#now())
+    return { known, result: ok({ ticket, late: connection === 'late' }) }
   }
 
   /** Takes over the socket of an admitted connection. Of the request only the ticket is used. */
   override async fetch(request: Request): Promise<Response> {
-    const name = new URL(request.url).pathname.slice(1)
-    const ticket = this.#tickets.get(name)
-    this.#tickets.delete(name)
+    const ticket = this.#tickets.take(new URL(request.url).pathname.slice(1), this.#now())
     const record = this.#load()
-    if (ticket === undefined || ticket.until < this.#now() || record === null || record.ended !== null) {
-      return new Response(null, { status: 410 })
-    }
+    if (ticket === null || record === null || record.ended !== null) return new Response(null, { status: 410 })
+    const { connection, presented } = ticket
     const { 0: theirs, 1: ours } = new WebSocketPair()
-    // Only a connection that is ready stays until the next one is ready, too.
-    for (const { socket, attachment } of openSockets(this.ctx)) if (!attachment.ready) close(socket, 'replaced')
+    for (const { socket, attachment } of openSockets(this.ctx))
+      if (givesWay(attachment, connection)) close(socket, 'replaced')
     this.ctx.acceptWebSocket(ours)
-    attach(ours, { spiffeId: ticket.presented.spiffeId, notAfter: ticket.presented.notAfter, ready: false })
+    const { spiffeId, notAfter } = presented
+    attach(ours, { spiffeId, notAfter, ready: false, origin: connection === 'anew' ? leafContentOf(presented) : null })
+    if (connection === 'late') close(ours, 'replaced')
+    else await this.#wakeBy(notAfter)
     this.#answerPings()
-    if (ticket.connection === 'late') close(ours, 'replaced')
-    else await this.#wakeBy(ticket.presented.notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
   }
 
@@ -155,18 +132,24 @@ export class EnrollmentObject extends DurableObject<unknown> {
     await this.#wakeNext(record)
   }
 
-  /** Called by the cron: authorizes the enrollment anew and closes its tunnel where it is refused. The reason, or null. */
+  /**
+   * Called by the cron: authorizes the enrollment anew and closes its tunnel where it is refused. The reason; null where
+   * it is authorized.
+   */
   async check(list: BanList): Promise<Reason | null> {
-    this.#list = list
     const record = this.#load()
-    if (record === null || record.ended !== null) return null
+    if (record === null) return 'lineage_missing'
+    if (record.ended !== null) return record.ended.reason
+    this.#list = list
+    if (isRevoked(record, list)) {
+      await this.#save({ ...record, ended: { reason: 'token_revoked', at: this.#now() } })
+      return 'token_revoked'
+    }
     const authorized = this.#reauthorize(record, list)
     if (authorized.ok) return null
-    const { reason } = authorized.error
-    // A ban can be lifted, a revocation cannot.
-    if (reason === 'token_revoked') await this.#save({ ...record, ended: { reason, at: this.#now() } })
-    for (const { socket } of openSockets(this.ctx)) close(socket, 'unauthorized')
-    return reason
+    // A ban can be lifted, and a trust file corrected.
+    this.#closeAll('unauthorized')
+    return authorized.error.reason
   }
 
   /** Asks the runner to finish its work and exit: at once where it is connected, else when it connects. */
@@ -178,15 +161,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   async status(): Promise<EnrollmentStatus | null> {
     const record = this.#load()
-    if (record === null) return null
-    const { serial, notAfter } = record.lineage.tip
-    return {
-      connected: this.#connected(),
-      instanceId: record.instanceId,
-      serial,
-      notAfter,
-      ended: record.ended?.reason ?? null,
-    }
+    return record && statusOf(record, this.#connected())
   }
 
   #reauthorize(record: EnrollmentRecord, list: BanList): Outcome<Decision> {
@@ -204,25 +179,31 @@ export class EnrollmentObject extends DurableObject<unknown> {
     if (!found.ok) return { known: stored?.decision ?? null, result: found }
     const { record, result } = decide(found.value, now)
     if (record !== null) await this.#save(record)
-    return { known: found.value.decision, result }
+    return { known: this.#decisionOf(found.value), result }
   }
 
-  async #hello(socket: WebSocket, { instanceId }: HelloFrame): Promise<void> {
+  async #hello(socket: WebSocket, { instanceId, agent }: HelloFrame): Promise<void> {
     const record = this.#load()
     const attachment = attachmentOf(socket)
     if (record === null || attachment === null || record.ended !== null) return close(socket, 'unauthorized')
+    const now = this.#now()
+    const { origin, notAfter, spiffeId } = attachment
     attach(socket, { ...attachment, ready: true })
-    const { enrollmentId, decision } = record
-    const notAfter = rfc3339(attachment.notAfter)
-    socket.send(
-      frameText({ type: 'ready', enrollmentId, spiffeId: attachment.spiffeId, runnerId: decision.runnerId, notAfter }),
-    )
+    const said = afterHello(record, { instanceId, agent, origin }, now)
+    const next = this.#withRow(said, now)
+    if (next !== record) await this.#save(next)
+    const { enrollmentId } = record
+    const { runnerId } = this.#decisionOf(record)
+    socket.send(frameText({ type: 'ready', enrollmentId, spiffeId, runnerId, notAfter: rfc3339(notAfter) }))
     // In this order: a connection is replaced by one that is ready.
     for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     if (record.drain) sendDrain(openSockets(this.ctx))
-    const connected = { ...record, instanceId: instanceId ?? record.instanceId, drain: false }
-    const next = this.#withRow(connected, this.#now())
-    if (next !== connected || connected.instanceId !== record.instanceId || record.drain) await this.#save(next)
+  }
+
+  /** By the trust file as it is now, where it still places the enrollment: its runner ID may have gone. */
+  #decisionOf({ claims, decision }: EnrollmentRecord): Decision {
+    const today = decide(this.#sources.trust, claims)
+    return today.ok ? today.value : decision
   }
 
   /**
@@ -249,7 +230,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     this.ctx.storage.kv.put(RECORD, record)
     if (before === null) await this.#wakeNext(record)
     if (record.ended === null || before?.ended) return
-    for (const { socket } of openSockets(this.ctx)) close(socket, 'unauthorized')
+    this.#closeAll('unauthorized')
     const { reason, at } = record.ended
     this.#updateD1(this.#sources.recordEnd(record.enrollmentId, reason, at))
   }
@@ -257,13 +238,29 @@ export class EnrollmentObject extends DurableObject<unknown> {
   /** Updates the fleet row where that is due. The caller stores the record that is returned. */
   #withRow(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
     if (!isRowDue(record, now)) return record
-    this.#updateD1(this.#sources.updateRow(fleetRowOf(record, this.#connected(), now)))
-    return { ...record, rowWrittenAt: now }
+    const row = fleetRowOf(record, this.#connected(), now)
+    this.#updateD1(this.#sources.updateRow(row), () => this.#forgetRow(now))
+    return { ...record, row: { writtenAt: now, liveUntil: row.liveUntil } }
+  }
+
+  /** The row is due again at the next use, else it would be behind by more than its hour. */
+  #forgetRow(writtenAt: EpochSeconds): void {
+    const record = this.#load()
+    if (record?.row?.writtenAt === writtenAt) this.ctx.storage.kv.put(RECORD, { ...record, row: null })
   }
 
   /** Goes on after the answer and fails alone: runners must work while D1 is away. */
-  #updateD1(update: Promise<void>): void {
-    this.ctx.waitUntil(update.catch((error: unknown) => logFailure('fleet row not stored', error)))
+  #updateD1(update: Promise<void>, failed: () => void = () => {}): void {
+    this.ctx.waitUntil(
+      update.catch((error: unknown) => {
+        logFailure('fleet row not stored', error)
+        failed()
+      }),
+    )
+  }
+
+  #closeAll(cause: CloseCause): void {
+    for (const { socket } of openSockets(this.ctx)) close(socket, cause)
   }
 
   #connected(): boolean {

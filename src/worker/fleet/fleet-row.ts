@@ -9,7 +9,7 @@ import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
-  /** Updates the fleet row of the enrollment; called at most once an hour. */
+  /** Updates the fleet row of the enrollment; called at most once an hour, but where the last call failed. */
   readonly updateRow: (row: FleetRow) => Promise<void>
   /** Records the end of the enrollment; called once. */
   readonly recordEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
@@ -20,27 +20,54 @@ export interface FleetRow {
   readonly seenAt: EpochSeconds
   readonly connected: boolean
   readonly instanceId: string | null
-  /** End and issuer of the newest certificate. */
-  readonly notAfter: EpochSeconds
+  readonly agent: string | null
+  /** End of the newest certificate, or of the one that may start the lineage anew. */
+  readonly liveUntil: EpochSeconds
+  /** Of the newest certificate. */
   readonly issuer: string
 }
 
-/** Rows written are most of the cost of a fleet. */
+/** Rows written are most of the cost of a fleet. Queries rely on it: `mayLive` of store/enrollments.ts. */
 const ROW_EVERY = hours(1)
 
-export const isRowDue = ({ ended, rowWrittenAt }: EnrollmentRecord, now: EpochSeconds): boolean =>
-  ended === null && (rowWrittenAt === null || addSeconds(rowWrittenAt, ROW_EVERY) <= now)
+/** Also where the newest certificate ends an hour later than the row says. */
+export function isRowDue(record: EnrollmentRecord, now: EpochSeconds): boolean {
+  const { ended, row } = record
+  if (ended !== null) return false
+  if (row === null) return true
+  return addSeconds(row.writtenAt, ROW_EVERY) <= now || liveUntil(record) > addSeconds(row.liveUntil, ROW_EVERY)
+}
+
+const liveUntil = ({ lineage: { tip, origin } }: EnrollmentRecord): EpochSeconds =>
+  epochSeconds(Math.max(tip.notAfter, origin?.notAfter ?? 0))
 
 export function fleetRowOf(record: EnrollmentRecord, connected: boolean, seenAt: EpochSeconds): FleetRow {
-  const { notAfter, issuer } = record.lineage.tip
-  return { enrollmentId: record.enrollmentId, seenAt, connected, instanceId: record.instanceId, notAfter, issuer }
+  const { enrollmentId, instanceId, agent, lineage } = record
+  const { issuer } = lineage.tip
+  return { enrollmentId, seenAt, connected, instanceId, agent, liveUntil: liveUntil(record), issuer }
+}
+
+/** What the object says of itself. */
+export interface EnrollmentStatus extends Pick<FleetRow, 'connected' | 'instanceId' | 'agent'> {
+  /** Of the newest certificate. */
+  readonly serial: string
+  readonly notAfter: EpochSeconds
+  readonly ended: Reason | null
+}
+
+export function statusOf(
+  { instanceId, agent, lineage, ended }: EnrollmentRecord,
+  connected: boolean,
+): EnrollmentStatus {
+  const { serial, notAfter } = lineage.tip
+  return { connected, instanceId, agent, serial, notAfter, ended: ended?.reason ?? null }
 }
 
 /** When the object clears itself: it updates the fleet row then, so not within an hour of the last update. */
 export const clearedAfter = (record: EnrollmentRecord): EpochSeconds => {
-  const { ended, rowWrittenAt } = record
+  const { ended, row } = record
   const forgotten = forgottenAfter(record)
-  return ended !== null || rowWrittenAt === null
+  return ended !== null || row === null
     ? forgotten
-    : epochSeconds(Math.max(forgotten, addSeconds(rowWrittenAt, ROW_EVERY)))
+    : epochSeconds(Math.max(forgotten, addSeconds(row.writtenAt, ROW_EVERY)))
 }

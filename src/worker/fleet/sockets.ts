@@ -1,7 +1,9 @@
 // The open WebSockets of an enrollment's object: what is attached to each through hibernation, and how they are closed.
 
+import type { LeafContent } from '../../protocol/leaf.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 import { frameText, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
+import type { Connection } from './record.ts'
 
 /** Survives hibernation with the socket; far below the 16 KiB that an attachment may have. */
 export interface Attachment {
@@ -9,6 +11,8 @@ export interface Attachment {
   readonly notAfter: EpochSeconds
   /** Whether its hello came. */
   readonly ready: boolean
+  /** The certificate with which the lineage starts anew when its hello comes; null for any other connection. */
+  readonly origin: LeafContent | null
 }
 
 export interface OpenSocket {
@@ -42,10 +46,17 @@ export const attach = (socket: WebSocket, attachment: Attachment): void => socke
 /** Null for a socket without an attachment of this shape. */
 export function attachmentOf(socket: WebSocket): Attachment | null {
   const attachment: Partial<Attachment> | null = socket.deserializeAttachment()
-  const { spiffeId, notAfter, ready } = attachment ?? {}
+  const { spiffeId, notAfter, ready, origin = null } = attachment ?? {}
   if (typeof spiffeId !== 'string' || typeof notAfter !== 'number' || typeof ready !== 'boolean') return null
-  return { spiffeId, notAfter: epochSeconds(notAfter), ready }
+  return { spiffeId, notAfter: epochSeconds(notAfter), ready, origin }
 }
+
+/**
+ * Whether a socket is closed as soon as a new connection comes. One that is ready stays until the new one is ready, too.
+ * One that starts the lineage anew touches no other until then, and a late one never does.
+ */
+export const givesWay = ({ ready, origin }: Attachment, to: Connection): boolean =>
+  !ready && (to === 'open' || (to === 'anew' && origin !== null))
 
 /** Whether a socket that is ready was there to send it to. */
 export function sendDrain(sockets: readonly OpenSocket[]): boolean {

@@ -1,10 +1,10 @@
 // Table `enrollment`: each enrollment with its first certificate, recorded before it is signed, and its fleet row.
 
-import { and, desc, eq, gt, gte, isNull, ne, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, desc, eq, gt, gte, inArray, isNull, ne, or, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import type { Leaf } from '../../protocol/leaf.ts'
 import { CLOCK_LEEWAY, RENEWAL_GRACE, SAME_KEY_RETRY } from '../../protocol/limits.ts'
-import type { ProvenMode } from '../../protocol/modes.ts'
+import { LINEAGE_STARTING_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { type EpochSeconds, hours, seconds, subtractSeconds } from '../../protocol/time.ts'
 import { type BatchDatabase, type Database, rowWhere } from './db.ts'
 import { type TokenRow, token } from './tokens.ts'
@@ -28,6 +28,7 @@ export const enrollment = sqliteTable('enrollment', {
   seenAt: integer('seen_at').$type<EpochSeconds>().notNull(),
   liveUntil: integer('live_until').$type<EpochSeconds>().notNull(),
   connected: integer({ mode: 'boolean' }).notNull().default(false),
+  agent: text(),
   newestIssuer: text('newest_issuer'),
   endedAt: integer('ended_at').$type<EpochSeconds>(),
   endedReason: text('ended_reason'),
@@ -55,6 +56,7 @@ const rowOf = (proposal: Proposal): EnrollmentRow => ({
   connected: false,
   endedAt: null,
   endedReason: null,
+  agent: null,
   newestIssuer: null,
   cutAt: null,
   drainAt: null,
@@ -142,39 +144,50 @@ export const insertProvisioned = async (db: Database, proposal: Proposal): Promi
 }
 
 /**
- * Whether an enrollment may still be live at `now`. Its row is updated at most once an hour, so the newest certificate
- * may end an hour later than the row says, and may be renewed for a while after that.
+ * Whether an enrollment may still be live at `now`. The newest certificate ends an hour later than its row says at the
+ * most (fleet/fleet-row.ts), and may be renewed for a while after that.
  */
 export const mayLive = (now: EpochSeconds) =>
   and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
 
 const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
 
-/** Other enrollments of the same runner ID that may be live; at most `limit`. */
+/** Other enrollments of one runner ID. */
+export interface Sharers {
+  /** Whether one of them has a live certificate by its row. */
+  readonly live: boolean
+  /** Those that may have got a newer one since their row was written: their objects know. At most `limit`. */
+  readonly maybe: readonly string[]
+}
+
 export async function sharersOf(
   db: Database,
   runnerId: string,
   enrollmentId: string,
   now: EpochSeconds,
   limit: number,
-): Promise<string[]> {
+): Promise<Sharers> {
+  // The newest first: whichever is live, however many older rows there are, is the first one or may be.
   const found = await db
-    .select({ id: enrollment.enrollmentId })
+    .select({ id: enrollment.enrollmentId, liveUntil: enrollment.liveUntil })
     .from(enrollment)
     .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.enrollmentId, enrollmentId), mayLive(now)))
+    .orderBy(desc(enrollment.liveUntil))
     .limit(limit)
-  return found.map(({ id }) => id)
+  const [newest] = found
+  const live = newest !== undefined && newest.liveUntil >= now
+  return { live, maybe: live ? [] : found.map(({ id }) => id) }
 }
 
-/** What an enrollment's object keeps up to date; `notAfter` and `issuer` are of the newest certificate. */
+/** What an enrollment's object keeps up to date; `issuer` is that of the newest certificate. */
 export async function updateFleetRow(
   db: Database,
-  row: Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'notAfter' | 'issuer'>,
+  row: Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'agent' | 'liveUntil' | 'issuer'>,
 ): Promise<void> {
-  const { enrollmentId, seenAt, connected, instanceId, notAfter, issuer } = row
+  const { enrollmentId, issuer, ...changed } = row
   await db
     .update(enrollment)
-    .set({ seenAt, connected, instanceId, liveUntil: notAfter, newestIssuer: issuer })
+    .set({ ...changed, newestIssuer: issuer })
     .where(eq(enrollment.enrollmentId, enrollmentId))
 }
 
@@ -195,10 +208,16 @@ export async function updateEnded(
 export const inList = (column: SQLWrapper, values: readonly string[]) =>
   sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`
 
-/** The number of live enrollments whose newest certificate is by the issuer with this key identifier. */
+/**
+ * The number of live enrollments that hold a certificate by the issuer with this key identifier: the newest one, or one
+ * that may start its lineage anew.
+ */
 export async function countUnderIssuer(db: Database, issuer: string, now: EpochSeconds): Promise<number> {
-  return db.$count(
-    enrollment,
-    and(mayLive(now), sql`coalesce(${enrollment.newestIssuer}, ${enrollment.issuer}) = ${issuer}`),
+  const newest = sql`coalesce(${enrollment.newestIssuer}, ${enrollment.issuer}) = ${issuer}`
+  const first = and(
+    inArray(enrollment.mode, LINEAGE_STARTING_MODES),
+    eq(enrollment.issuer, issuer),
+    gte(enrollment.notAfter, now),
   )
+  return db.$count(enrollment, and(mayLive(now), or(newest, first)))
 }

@@ -96,17 +96,13 @@ describe('a runner with a token', () => {
     expect(leaf.getExtension(x509.BasicConstraintsExtension)?.ca).toBe(false)
   })
 
-  test('gets the same enrollment and serial when it asks again with the same key', async () => {
+  test('gets the same enrollment when it asks again with the same key within ten minutes', async () => {
     const requester = await makeRequester()
     const { token } = await mint()
     const first = answer(await enroll(requester, token))
     later(600)
     const again = answer(await enroll(requester, token))
     expect(again.enrollmentId).toBe(first.enrollmentId)
-    expect(new x509.X509Certificate(again.certificate).serialNumber).toBe(
-      new x509.X509Certificate(first.certificate).serialNumber,
-    )
-    expect([again.notBefore, again.notAfter]).toEqual([first.notBefore, first.notAfter])
     later(1)
     expect(problem(await enroll(requester, token)).code).toBe('attestation_invalid')
   })

@@ -2,8 +2,9 @@
 import 'reflect-metadata'
 import { env, evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test'
 import { ExtendedKeyUsageExtension } from '@peculiar/x509'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { encodeBase64url } from '../../../src/protocol/bytes.ts'
+import { minutes } from '../../../src/protocol/time.ts'
 import { deleteBan, insertBan, listBans, requestDrain } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
@@ -49,15 +50,16 @@ describe('a tunnel is opened', () => {
     const { token } = await mint('runner', 'build-7')
     const identity = await muster.enroll({ mode: 'runner-token', token })
     const tunnel = await connect(muster, identity)
-    expect(await tunnel.hello('host-1')).toEqual({
+    expect(await tunnel.hello('host-1', 'muster/1.2.3')).toEqual({
       type: 'ready',
       enrollmentId: identity.enrollmentId,
       spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
       runnerId: 'build-7',
       notAfter: identity.notAfter,
     })
-    expect(await objectOf(identity.enrollmentId).status()).toMatchObject({ connected: true, instanceId: 'host-1' })
-    expect(await findEnrollment(db, identity.enrollmentId)).toMatchObject({ seenAt: now(), connected: true })
+    const seen = { connected: true, instanceId: 'host-1', agent: 'muster/1.2.3' }
+    expect(await objectOf(identity.enrollmentId).status()).toMatchObject(seen)
+    expect(await findEnrollment(db, identity.enrollmentId)).toMatchObject({ ...seen, seenAt: now() })
   })
 
   test('by a signed challenge', async () => {
@@ -242,6 +244,41 @@ describe('nobody opens one', () => {
     expect(await problem({ headers })).toMatchObject({ reason: 'proof_invalid' })
   })
 
+  test('with a challenge that was used in its last second, nor in the minute after', async () => {
+    const identity = await enrollByToken(muster)
+    const headers = await proofHeaders(muster, identity)
+    deployment.advance(30)
+    expect(await requestUpgrade(muster, { headers })).toBeInstanceOf(Tunnel)
+    // Others are remembered meanwhile, and this clock may be set back.
+    for (const seconds of [0, 1, 59, -60, 60]) {
+      deployment.advance(seconds)
+      await requestUpgrade(muster, { headers: await proofHeaders(muster, identity) })
+      expect(await problem({ headers })).toMatchObject({ reason: 'proof_invalid' })
+    }
+  })
+
+  test('twice with one challenge, whatever became of the first time', async () => {
+    const refused = await enrollByToken(muster)
+    const headers = await proofHeaders(muster, refused)
+    deployment.setTrust({ tenants: ['default'] })
+    expect(await problem({ headers })).toMatchObject({ reason: 'standing_lost' })
+    deployment.setTrust({})
+    expect(await problem({ headers })).toMatchObject({ reason: 'proof_invalid' })
+
+    const parent = await enrollByToken(muster)
+    await connect(muster, await muster.renew(parent))
+    const late = await proofHeaders(muster, parent)
+    expect(await ((await requestUpgrade(muster, { headers: late })) as Tunnel).closed()).toBe(4002)
+    expect(await problem({ headers: late })).toMatchObject({ reason: 'proof_invalid' })
+
+    deployment.setTrust({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
+    const stolen = await enrollByToken(muster)
+    await muster.renew(await muster.renew(stolen))
+    const clone = await proofHeaders(muster, stolen)
+    expect(await problem({ headers: clone })).toMatchObject({ reason: 'clone_suspected' })
+    expect(await problem({ headers: clone })).toMatchObject({ reason: 'proof_invalid' })
+  })
+
   test('with a challenge of half a minute ago', async () => {
     const identity = await enrollByToken(muster)
     const early = await proofHeaders(muster, identity)
@@ -363,6 +400,51 @@ describe('a tunnel is closed', () => {
     expect(await (await connect(muster, identity)).closed()).toBe(4002)
     tip.send('ping')
     expect(await tip.message()).toBe('pong')
+    expect((await muster.renew(renewed)).status).toBe(200)
+  })
+
+  test('not by a late one of the parent, though it has not said hello yet', async () => {
+    const identity = await enrollByToken(muster)
+    const owners = await connect(muster, await muster.renew(identity))
+    const log = vi.spyOn(console, 'info')
+    expect(await (await connect(muster, identity)).closed()).toBe(4002)
+    const outcomes = log.mock.calls.map(([line]) => JSON.parse(String(line)).outcome)
+    log.mockRestore()
+    expect(outcomes).toEqual(['replaced'])
+    expect(await owners.hello()).toMatchObject({ type: 'ready' })
+  })
+
+  test('when a provisioned runner restarts and is ready, and the certificate before is a clone from then on', async () => {
+    const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
+    await ready(identity)
+    const renewed = await muster.renew(identity)
+    const before = await ready(renewed)
+    const restarted = await connect(muster, identity)
+    await evictDurableObject(objectOf(identity.id))
+    before.send('ping')
+    expect(await before.message()).toBe('pong')
+    expect(await restarted.hello()).toMatchObject({ type: 'ready' })
+    expect(await before.closed()).toBe(4002)
+    const again = await muster.renew(identity)
+    expect(await (await connect(muster, again)).hello()).toMatchObject({ type: 'ready' })
+    expect(await problem({ tls: headerOf(renewed) })).toMatchObject({ reason: 'clone_suspected' })
+  })
+
+  test('when a provisioned runner restarts and renews first', async () => {
+    const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
+    const before = await ready(await muster.renew(identity))
+    expect((await muster.renew(identity)).status).toBe(200)
+    expect(await before.closed()).toBe(4002)
+  })
+
+  test('not by a provisioned certificate whose connection crossed its successor’s and never said hello', async () => {
+    const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
+    const renewed = await muster.renew(identity)
+    const owners = await connect(muster, renewed)
+    const crossed = [await connect(muster, identity), await connect(muster, identity)]
+    expect(await crossed[0]?.closed()).toBe(4002)
+    expect(await owners.hello()).toMatchObject({ type: 'ready' })
+    expect(await crossed[1]?.closed()).toBe(4002)
     expect((await muster.renew(renewed)).status).toBe(200)
   })
 

@@ -97,9 +97,10 @@ describe('reauthorization at a renewal', () => {
       notBefore: subtractSeconds(now, seconds(60)),
       notAfter: addSeconds(now, seconds(900)),
       issuer: issuer.keyId,
+      der: new Uint8Array(leaf.rawData),
     }
     const start = { enrollmentId: id, claims, decision: decision.value, instanceId: null, enrolledAt: now, certificate }
-    expect(await runners.getByName(id).begin(start, NO_BANS)).toEqual({ ok: true, value: null })
+    expect(await runners.getByName(id).begin(start, NO_BANS)).toMatchObject({ ok: true })
     return identity
   }
 
@@ -267,7 +268,7 @@ describe('a clone', () => {
     deployment.advance(900 + 360)
     await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
     expect(await reasonOf(await muster.renew(third))).toBe('enrollment_ended')
-    deployment.advance(1)
+    deployment.advance(60 + 1)
     await runDurableObjectAlarm(runners.getByName(stolen.enrollmentId))
     const rest = await runInDurableObject(runners.getByName(stolen.enrollmentId), async (_, { storage }) => [
       (await storage.list()).size,

@@ -224,6 +224,8 @@ describe('a renewal is refused', () => {
 })
 
 describe('a provisioned certificate', () => {
+  const DAYS = 24 * 3600
+
   test('starts its lineage with the first renewal and is its parent from then on', async () => {
     const identity = await provisioned()
     const first = await muster.renew(identity)
@@ -233,13 +235,75 @@ describe('a provisioned certificate', () => {
     expect(await reasonOf(await muster.renew(first))).toBe('clone_suspected')
   })
 
-  test('starts no second lineage while it lives, long after what it was renewed to has ended', async () => {
-    const identity = await provisioned({ notAfter: at(90 * 24 * 3600) })
-    const first = await muster.renew(identity)
+  test('starts it anew after each restart, for as long as it is valid', async () => {
+    const identity = await provisioned({ notAfter: at(90 * DAYS) })
+    for (let boot = 0; boot < 4; boot++) {
+      const first = await muster.renew(identity)
+      expect((await muster.renew(first)).status).toBe(200)
+      deployment.advance(20 * DAYS)
+      await runDurableObjectAlarm(runners.getByName(identity.id))
+    }
+    deployment.advance(11 * DAYS)
+    expect((await muster.renew(identity)).json.code).toBe('renewal_window_passed')
+  })
+
+  test('ends with the clone that a restart leaves behind, and starts nothing any more', async () => {
+    const identity = await provisioned({ notAfter: at(90 * DAYS) })
+    const second = await muster.renew(await muster.renew(identity))
+    expect((await muster.renew(identity)).status).toBe(200)
+    expect(await reasonOf(await muster.renew(second))).toBe('clone_suspected')
+    expect(await reasonOf(await muster.renew(identity))).toBe('enrollment_ended')
+  })
+
+  test('gets nothing that lasts as long as itself, whatever key is asked for', async () => {
+    const identity = await provisioned({ notAfter: at(90 * DAYS) })
+    const renewed = await muster.renew(identity, await makeRequester({ keys: identity.keys }))
+    expect(renewed.status).toBe(200)
+    expect(Date.parse(renewed.notAfter) - deployment.clock()).toBe(900_000)
+  })
+})
+
+describe('a renewal that comes again, byte for byte', () => {
+  test('gets the same certificate, byte for byte, until half of its life has passed, then a newer one', async () => {
+    const identity = await enrollByToken(muster)
+    const asking = await makeRequester()
+    const first = await muster.renew(identity, asking)
+    deployment.advance(419)
+    expect((await muster.renew(identity, asking)).certificate).toBe(first.certificate)
+    deployment.advance(1)
+    const later = await muster.renew(identity, asking)
+    expect(later.status).toBe(200)
+    expect(serialOf(later)).not.toBe(serialOf(first))
+    expect((await muster.renew(identity, asking)).certificate).toBe(later.certificate)
+    // Whoever sent it need not be the owner, who may hold the one before: both are good.
     expect((await muster.renew(first)).status).toBe(200)
-    deployment.advance(24 * 3600)
-    await runDurableObjectAlarm(runners.getByName(identity.id))
-    expect(await reasonOf(await muster.renew(identity))).toBe('clone_suspected')
+  })
+
+  test('is no clone however old it is, changes nothing, and gets nothing', async () => {
+    const first = await enrollByToken(muster)
+    const asking = await makeRequester()
+    const old = await muster.renewalBody(first, asking)
+    const { json } = await muster.post('/api/enroll', old)
+    let mine: Identity = { certificate: String(json.certificate), keys: asking.keys }
+    const lost = await muster.renewalBody(mine, await makeRequester())
+    await muster.post('/api/enroll', lost)
+    mine = await muster.renew(mine)
+    for (let i = 0; i < 3; i++) {
+      for (const body of [old, lost]) {
+        const answer = await muster.post('/api/enroll', body)
+        expect([answer.status, answer.json.code]).toEqual([401, 'attestation_invalid'])
+        expect(await reasonOf(answer)).toBe('superseded')
+      }
+      mine = await muster.renew(mine)
+      expect(mine).toMatchObject({ status: 200 })
+      deployment.advance(300)
+    }
+  })
+
+  test('with another nonce proves the key, and is a clone', async () => {
+    const stolen = await enrollByToken(muster)
+    await muster.renew(await muster.renew(stolen))
+    expect(await reasonOf(await muster.renew(stolen))).toBe('clone_suspected')
   })
 })
 
@@ -278,7 +342,27 @@ describe('enrollment and its object', () => {
     const first = (await muster.post('/api/enroll', body)).json
     const again = (await muster.post('/api/enroll', body)).json
     expect(again.enrollmentId).toBe(first.enrollmentId)
-    expect((await muster.renew({ certificate: String(first.certificate), keys: asking.keys })).status).toBe(200)
-    expect(await reasonOf(await muster.post('/api/enroll', body))).toBe('token_retry_over')
+    const renewed = await muster.renew({ certificate: String(first.certificate), keys: asking.keys })
+    expect(renewed.status).toBe(200)
+    for (let i = 0; i < 2; i++) expect(await reasonOf(await muster.post('/api/enroll', body))).toBe('token_retry_over')
+    expect((await muster.renew(renewed)).status).toBe(200)
+  })
+
+  test('a token and its key get the same certificate, byte for byte, until half of its life has passed', async () => {
+    const { token } = await mint()
+    const asking = await makeRequester()
+    const body = enrollBody(asking, { mode: 'bootstrap-token', token })
+    const answers = await Promise.all(Array.from({ length: 10 }, () => muster.post('/api/enroll', body)))
+    const [first] = answers
+    expect(new Set(answers.map(({ json }) => json.certificate)).size).toBe(1)
+    deployment.advance(419)
+    expect((await muster.post('/api/enroll', body)).json.certificate).toBe(first?.json.certificate)
+    deployment.advance(1)
+    const { json } = await muster.post('/api/enroll', body)
+    expect(json.enrollmentId).toBe(first?.json.enrollmentId)
+    expect(Date.parse(String(json.notAfter)) - deployment.clock()).toBe(900_000)
+    expect((await muster.post('/api/enroll', body)).json.certificate).toBe(json.certificate)
+    // Whoever sent it again need not be the owner.
+    expect((await muster.renew({ certificate: String(first?.json.certificate), keys: asking.keys })).status).toBe(200)
   })
 })

@@ -9,6 +9,7 @@ import type { CompiledTrust } from '../../../src/trust/compiled.ts'
 import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { compose } from '../../../src/worker/compose.ts'
 import type { Env } from '../../../src/worker/env.ts'
+import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
 import { openDirectory } from '../../../src/worker/keysets/directory.ts'
 import { fetchKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
@@ -73,7 +74,7 @@ export async function makeControlPlane(issuers: readonly FakeIssuer[], options: 
       }),
     },
     // The object of an enrollment decides by the project's trust file; here it only has to be there.
-    ENROLLMENTS: { getByName: () => ({ begin: async () => ok(null) }) },
+    ENROLLMENTS: { getByName: () => ({ begin: async ({ certificate }: EnrollmentStart) => ok(certificate) }) },
     DB: new Proxy(env.DB, {
       get: (target, name) => {
         const member: unknown = Reflect.get(target, name)

@@ -1,14 +1,16 @@
 // Tests the Durable Object of an enrollment: what it writes, when its alarm runs, what it deletes.
 import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { expect, test, vi } from 'vitest'
-import type { Leaf, LeafContent } from '../../../src/protocol/leaf.ts'
+import type { Leaf } from '../../../src/protocol/leaf.ts'
 import { epochSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type BanList, NO_BANS } from '../../../src/trust/bans.ts'
+import type { SignedLeaf } from '../../../src/worker/fleet/lineage.ts'
 import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
+import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { deployment } from '../../fakes/deployment.ts'
 import { makeRequester } from '../../fakes/requester.ts'
-import { connect, enrollByToken, serialOf, startMuster } from './runners-fixture.ts'
+import { connect, db, enrollByToken, settled, startMuster } from './runners-fixture.ts'
 
 const { muster } = await startMuster()
 
@@ -45,18 +47,18 @@ test('a repeated renewal writes a row at most', async () => {
   expect(rows).toBeLessThanOrEqual(1)
 })
 
-test('twenty copies of one renewal at once get one certificate', async () => {
+test('twenty copies of one renewal at once get one certificate, byte for byte', async () => {
   const identity = await enrollByToken(muster)
   const asking = await makeRequester()
   const answers = await Promise.all(Array.from({ length: 20 }, () => muster.renew(identity, asking)))
-  expect(new Set(answers.map(serialOf)).size).toBe(1)
+  expect(new Set(answers.map(({ certificate }) => certificate)).size).toBe(1)
 })
 
 test('the alarm comes with the end of a connection, then with the clean-up', async () => {
   const identity = await enrollByToken(muster)
   const { enrollmentId } = identity
   const from = toEpochSeconds(deployment.clock())
-  expect(await alarmOf(enrollmentId)).toBe((from + 900 + 360 + 1) * 1000)
+  expect(await alarmOf(enrollmentId)).toBe((from + 900 + 360 + 60 + 1) * 1000)
   await connect(muster, identity)
   expect(await alarmOf(enrollmentId)).toBe((from + 900) * 1000)
   deployment.advance(600)
@@ -86,13 +88,14 @@ const presentedBy = (begun: EnrollmentStart, tenant: string): Leaf => ({
   source: '',
 })
 
-const certificate = (serial: string): LeafContent => ({
+const certificate = (serial: string): SignedLeaf => ({
   serial,
   publicKeyHash: `key of ${serial}`,
   spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
   notBefore: epochSeconds(toEpochSeconds(deployment.clock()) - 60),
   notAfter: epochSeconds(toEpochSeconds(deployment.clock()) + 900),
   issuer: 'issuer',
+  der: crypto.getRandomValues(new Uint8Array(640)),
 })
 
 function start(tokenId: string): EnrollmentStart {
@@ -111,8 +114,9 @@ test('an enrollment may begin again until it has gone on', async () => {
   const begun = start('token')
   const runner = objectOf(begun.enrollmentId)
   const presented = presentedBy(begun, 'acme')
-  expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: null })
-  expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: null })
+  expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: begun.certificate })
+  const again = { ...begun, certificate: { ...begun.certificate, der: new Uint8Array(640) } }
+  expect(await runner.begin(again, NO_BANS)).toEqual({ ok: true, value: begun.certificate })
   await runner.renew(presented, certificate('second'), NO_BANS)
   expect(await runner.begin(begun, NO_BANS)).toMatchObject({ ok: false, error: { reason: 'token_retry_over' } })
 })
@@ -127,6 +131,52 @@ test('an enrollment that was cut off meanwhile does not begin', async () => {
   const runner = objectOf(begun.enrollmentId)
   expect(await runner.begin(begun, list)).toMatchObject({ ok: false, error: { reason: 'banned' } })
   expect(await runner.status()).toBeNull()
+})
+
+test('a certificate and a challenge end by the clock of the object, which forgets them by it', async () => {
+  const begun = start('token')
+  const runner = objectOf(begun.enrollmentId)
+  await runner.begin(begun, NO_BANS)
+  const presented = presentedBy(begun, 'acme')
+  const challenge = { challenge: 'c', expiresAt: epochSeconds(toEpochSeconds(deployment.clock()) - 1) }
+  const refusal = (reason: string) => ({ result: { ok: false, error: { reason } } })
+  expect(await runner.admit(presented, challenge, NO_BANS)).toMatchObject(refusal('proof_invalid'))
+  deployment.advance(901)
+  expect(await runner.admit(presented, null, NO_BANS)).toMatchObject(refusal('certificate_expired'))
+  deployment.advance(360)
+  expect(await runner.renew(presented, certificate('second'), NO_BANS)).toMatchObject(refusal('renewal_window'))
+})
+
+test('the fleet row is written anew at the next use where the database was away', async () => {
+  const identity = await enrollByToken(muster)
+  const { enrollmentId } = identity
+  const runner = objectOf(enrollmentId)
+  const DB = vi.spyOn(env.DB, 'prepare').mockImplementation(() => {
+    throw new Error('D1_ERROR: away')
+  })
+  const second = await muster.renew(identity)
+  await settled(enrollmentId)
+  DB.mockRestore()
+  const third = await muster.renew(second)
+  await settled(enrollmentId)
+  expect((await findEnrollment(db, enrollmentId))?.liveUntil).toBe(Date.parse(third.notAfter) / 1000)
+  expect(await runner.status()).toMatchObject({ ended: null })
+})
+
+test('no certificate ends more than an hour later than the fleet row says', async () => {
+  const identity = await enrollByToken(muster)
+  const { enrollmentId } = identity
+  // The row is written when the certificate is about to end.
+  deployment.advance(899)
+  await (await connect(muster, identity)).hello()
+  let mine = await muster.renew(identity)
+  for (let i = 0; i < 12; i++) {
+    await settled(enrollmentId)
+    const row = await findEnrollment(db, enrollmentId)
+    expect(Date.parse(mine.notAfter) / 1000).toBeLessThanOrEqual((row?.liveUntil ?? 0) + 3600)
+    deployment.advance(600)
+    mine = await muster.renew(mine)
+  }
 })
 
 test('a certificate of another tenant than the enrollment’s is refused, whoever signed it', async () => {

@@ -1,26 +1,35 @@
 // Tests the lineage of an enrollment: which certificate may renew or connect, and what counts as a clone.
-import { expect, test } from 'vitest'
-import type { LeafContent } from '../../../src/protocol/leaf.ts'
+import { describe, expect, test } from 'vitest'
 import { epochSeconds } from '../../../src/protocol/time.ts'
-import { connectionVerdict, type Lineage, renewalVerdict, startLineage } from '../../../src/worker/fleet/lineage.ts'
+import { GRANTS_KEPT } from '../../../src/worker/fleet/grants.ts'
+import {
+  connectionVerdict,
+  type Lineage,
+  renewalVerdict,
+  type SignedLeaf,
+  startAnew,
+  startLineage,
+} from '../../../src/worker/fleet/lineage.ts'
 
 const T0 = 1_772_366_400
 const LIFETIME = 900
 
 /** Plays an enrollment: who holds which certificate, and what the lineage says to each step. */
-function play() {
+function play({ provisioned = false, lifetime = LIFETIME } = {}) {
   let made = 0
   let now = T0
-  const make = (key: string): LeafContent => ({
-    serial: `serial-${made++}`,
+  const make = (key: string): SignedLeaf => ({
+    serial: `serial-${made}`,
     publicKeyHash: key,
     spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
     notBefore: epochSeconds(now - 60),
     notAfter: epochSeconds(now + LIFETIME),
     issuer: 'issuer',
+    der: Uint8Array.of(made++),
   })
-  const first = make('key-0')
-  let lineage: Lineage = startLineage(first)
+  const first = { ...make('key-0'), notAfter: epochSeconds(T0 + lifetime) }
+  const { der: _, ...unsigned } = first
+  let lineage: Lineage = startLineage(provisioned ? unsigned : first, provisioned)
   let ended = false
   return {
     first,
@@ -28,28 +37,28 @@ function play() {
       now += seconds
     },
     /** The certificate that comes back, or the verdict that refuses. */
-    renew(presented: LeafContent, key = `key-${made}`, changed: Partial<LeafContent> = {}): LeafContent | string {
+    renew(presented: SignedLeaf, key = `key-${made}`, changed: Partial<SignedLeaf> = {}): SignedLeaf | string {
       if (ended) return 'ended'
       const verdict = renewalVerdict(lineage, presented, { ...make(key), ...changed }, epochSeconds(now))
       if (verdict.verdict === 'clone') ended = true
-      if ('next' in verdict) lineage = verdict.next
-      return verdict.verdict === 'advance'
-        ? lineage.tip
-        : verdict.verdict === 'again'
-          ? verdict.certificate
-          : verdict.verdict
+      if (!('next' in verdict)) return verdict.verdict
+      lineage = verdict.next
+      return lineage.tip as SignedLeaf
     },
-    connect(presented: LeafContent): string {
+    connect(presented: SignedLeaf): string {
       if (ended) return 'ended'
       const verdict = connectionVerdict(lineage, presented, epochSeconds(now))
       if (verdict.verdict === 'clone') ended = true
-      if ('next' in verdict) lineage = verdict.next
+      if (verdict.verdict === 'accept') lineage = verdict.next
+      // Its hello comes.
+      if (verdict.verdict === 'anew') lineage = startAnew(lineage, presented, epochSeconds(now))
       return verdict.verdict
     },
+    state: () => JSON.stringify(lineage),
   }
 }
 
-const certificate = (answer: LeafContent | string): LeafContent => {
+const certificate = (answer: SignedLeaf | string): SignedLeaf => {
   if (typeof answer === 'string') throw new Error(`refused: ${answer}`)
   return answer
 }
@@ -98,8 +107,133 @@ test('a renewal that arrives twice, the second time after the tip was used, is n
   expect(game.connect(second)).toBe('accept')
   expect(game.renew(game.first, 'key-a')).toBe(second)
   const third = certificate(game.renew(second, 'key-b'))
-  expect(game.renew(game.first, 'key-a')).toBe(second)
+  expect(game.renew(game.first, 'key-a')).toBe('superseded')
   expect(game.connect(third)).toBe('accept')
+})
+
+test('every renewal of the past comes again, at any time, and changes nothing', () => {
+  const game = play()
+  const requests: [SignedLeaf, string][] = []
+  let mine = game.first
+  const renew = (key: string) => {
+    requests.push([mine, key])
+    return certificate(game.renew(mine, key))
+  }
+  for (let round = 0; round < 12; round++) {
+    // An answer is lost now and then, and the runner asks with another key after a restart.
+    if (round % 3 === 0) renew(`lost-${round}`)
+    mine = renew(`got-${round}`)
+    if (round % 2 === 0) game.connect(mine)
+    game.pass(100)
+    const before = game.state()
+    for (const [presented, key] of requests.slice(0, -1)) expect(game.renew(presented, key)).toBe('superseded')
+    expect(game.state()).toBe(before)
+  }
+  expect(game.connect(mine)).toBe('accept')
+})
+
+test('a request that comes again late gives a newer certificate for the same key, and the one before stays good', () => {
+  const game = play()
+  const second = certificate(game.renew(game.first, 'key-a'))
+  for (const pass of [LIFETIME / 2, LIFETIME / 2]) {
+    game.pass(pass)
+    expect(certificate(game.renew(game.first, 'key-a')).serial).not.toBe(second.serial)
+  }
+  const third = certificate(game.renew(second, 'key-b'))
+  expect(game.connect(third)).toBe('accept')
+})
+
+test('as many renewals are remembered as there is room for, the newest', () => {
+  const game = play()
+  const requests: [SignedLeaf, string][] = []
+  let mine = game.first
+  for (let i = 0; i <= GRANTS_KEPT; i++) {
+    requests.push([mine, `key-of-${i}`])
+    mine = certificate(game.renew(mine, `key-of-${i}`))
+  }
+  const [forgotten, ...remembered] = requests
+  for (const [presented, key] of remembered.slice(0, -1)) expect(game.renew(presented, key)).toBe('superseded')
+  expect(game.renew(...(forgotten as [SignedLeaf, string]))).toBe('clone')
+})
+
+test('a renewal is remembered for as long as its certificate may be renewed, and a minute', () => {
+  const game = play({ lifetime: 100 })
+  let mine = certificate(game.renew(game.first, 'key-a'))
+  mine = certificate(game.renew(mine))
+  game.pass(100 + 360 + 60)
+  mine = certificate(game.renew(mine))
+  expect(game.renew(game.first, 'key-a')).toBe('superseded')
+  game.pass(1)
+  mine = certificate(game.renew(mine))
+  expect(JSON.parse(game.state()).grants).toHaveLength(3)
+})
+
+describe('a provisioned certificate', () => {
+  const DAYS_90 = 90 * 24 * 3600
+  const deployed = () => play({ provisioned: true, lifetime: DAYS_90 })
+
+  test('starts the lineage anew after each restart, whatever the runner did before', () => {
+    const game = deployed()
+    for (let boot = 0; boot < 100; boot++) {
+      expect(game.connect(game.first)).toMatch(boot === 0 ? 'accept' : 'anew')
+      let mine = certificate(game.renew(game.first))
+      expect(game.connect(mine)).toBe('accept')
+      if (boot % 2 === 0) mine = certificate(game.renew(mine))
+      game.pass(boot % 3 === 0 ? 1 : 4000)
+    }
+  })
+
+  test('starts it anew with a renewal, too', () => {
+    const game = deployed()
+    for (let boot = 0; boot < GRANTS_KEPT / 2; boot++) {
+      const mine = certificate(game.renew(game.first))
+      expect(game.connect(certificate(game.renew(mine)))).toBe('accept')
+    }
+  })
+
+  test('so the certificates of the lineage before are clones', () => {
+    for (const use of ['renew', 'connect'] as const) {
+      const game = deployed()
+      const before = certificate(game.renew(game.first))
+      game.connect(before)
+      game.connect(game.first)
+      expect(game[use](before)).toBe('clone')
+    }
+  })
+
+  test('and their old renewal requests are not', () => {
+    const game = deployed()
+    const before = certificate(game.renew(game.first, 'key-a'))
+    game.renew(before, 'key-b')
+    game.connect(game.first)
+    const after = certificate(game.renew(game.first, 'key-c'))
+    game.connect(after)
+    game.pass(500)
+    expect(game.renew(game.first, 'key-a')).toBe('superseded')
+    expect(game.renew(before, 'key-b')).toBe('superseded')
+    expect(game.connect(after)).toBe('accept')
+  })
+
+  test('starts nothing anew with a renewal that may be a forgotten one, before it has connected', () => {
+    const game = deployed()
+    let mine = certificate(game.renew(game.first, 'key-of-old'))
+    for (let i = 0; i <= GRANTS_KEPT; i++) mine = certificate(game.renew(mine))
+    const before = game.state()
+    expect(game.renew(game.first, 'key-of-old')).toBe('superseded')
+    expect(game.state()).toBe(before)
+    expect(game.connect(game.first)).toBe('anew')
+    expect(game.renew(game.first)).toMatchObject({ serial: expect.any(String) })
+  })
+
+  test('keeps its key and gets on', () => {
+    const game = deployed()
+    const second = certificate(game.renew(game.first, 'key-0'))
+    expect(game.connect(second)).toBe('accept')
+    expect(game.renew(game.first, 'key-0')).toBe(second)
+    game.pass(LIFETIME)
+    expect(certificate(game.renew(game.first, 'key-0')).serial).not.toBe(second.serial)
+    expect(game.connect(second)).toBe('accept')
+  })
 })
 
 test('a repeated renewal whose certificate has under half its life left is refused, and is no evidence of a clone', () => {
@@ -137,13 +271,13 @@ test.each(['issuer', 'spiffeId'] as const)(
     const lost = certificate(game.renew(game.first, 'key-a'))
     const again = certificate(game.renew(game.first, 'key-a', { [field]: 'changed' }))
     expect(again.serial).not.toBe(lost.serial)
-    expect(again[field]).toBe('changed')
+    expect(again[field as keyof SignedLeaf]).toBe('changed')
   },
 )
 
 test('a runner that keeps its key renews, and early gets the certificate that it has', () => {
   const game = play()
-  expect(game.renew(game.first, 'key-0')).toBe(game.first)
+  expect(game.renew(game.first, 'key-0')).toMatchObject(game.first)
   game.pass(600)
   const second = certificate(game.renew(game.first, 'key-0'))
   expect(second.serial).not.toBe(game.first.serial)
@@ -153,7 +287,7 @@ test('the parent’s connection may cross the tip’s first use for 60 seconds, 
   const early = play()
   early.connect(certificate(early.renew(early.first)))
   early.pass(60)
-  expect(early.connect(early.first)).toBe('replaced')
+  expect(early.connect(early.first)).toBe('late')
   const late = play()
   late.connect(certificate(late.renew(late.first)))
   late.pass(61)
@@ -172,11 +306,11 @@ type Step = 'owner renews' | 'owner connects' | 'thief renews' | 'thief connects
 function steal(steps: readonly Step[], pause: number): string[] {
   const game = play()
   game.connect(game.first)
-  const holds: Record<string, LeafContent> = { owner: game.first, thief: game.first }
+  const holds: Record<string, SignedLeaf> = { owner: game.first, thief: game.first }
   return steps.map((step) => {
     game.pass(pause)
     const who = step.slice(0, 5)
-    const mine = holds[who] as LeafContent
+    const mine = holds[who] as SignedLeaf
     if (step.endsWith('connects')) return game.connect(mine)
     const answer = game.renew(mine)
     if (typeof answer === 'string') return answer
@@ -239,7 +373,7 @@ test('a thief that renews with the stolen key itself is detected as well', () =>
   const game = play()
   const second = certificate(game.renew(game.first, 'key-0', {}))
   game.pass(600)
-  expect(second).toBe(game.first)
+  expect(second).toMatchObject(game.first)
   const third = certificate(game.renew(game.first, 'key-0'))
   game.connect(third)
   expect(game.renew(game.first, 'key-0')).toBe('clone')

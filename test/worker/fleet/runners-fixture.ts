@@ -237,8 +237,8 @@ export class Tunnel {
   }
 
   /** Says hello; the answer. */
-  async hello(instanceId: string | null = null): Promise<Record<string, unknown>> {
-    this.send(JSON.stringify({ type: 'hello', version: 1, instanceId }))
+  async hello(instanceId: string | null = null, agent: string | null = null): Promise<Record<string, unknown>> {
+    this.send(JSON.stringify({ type: 'hello', version: 1, instanceId, agent }))
     return JSON.parse(await this.message())
   }
 

@@ -1,15 +1,28 @@
 // Tests the tables: statements that decide by themselves, and limits on what a flood of requests can fill.
 import { env } from 'cloudflare:test'
 import { getTableConfig } from 'drizzle-orm/sqlite-core'
-import { expect, test } from 'vitest'
-import { addSeconds, epochMilliseconds, epochSeconds, minutes, seconds } from '../../../src/protocol/time.ts'
+import { describe, expect, test } from 'vitest'
+import {
+  addSeconds,
+  epochMilliseconds,
+  epochSeconds,
+  hours,
+  minutes,
+  seconds,
+  subtractSeconds,
+} from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
 import {
+  countUnderIssuer,
   enrollment,
+  insertProvisioned,
   type Proposal,
   reserveWithBootstrapToken,
   reserveWithEvidence,
+  sharersOf,
+  updateEnded,
+  updateFleetRow,
 } from '../../../src/worker/store/enrollments.ts'
 import {
   type EventRow,
@@ -145,6 +158,55 @@ test.each<[string, Partial<Proposal>]>([
   const first = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes' }))
   const other = await reserveWithEvidence(db, proposal(key, { mode: 'kubernetes', ...change }))
   expect(other?.enrollmentId).not.toBe(first?.enrollmentId)
+})
+
+describe('others of one runner ID', () => {
+  /** Enrolls with the runner ID; `age`: how long ago, in seconds. */
+  async function enrolled(runnerId: string, age: number, changes: Partial<Proposal> = {}): Promise<string> {
+    const at = subtractSeconds(NOW, seconds(age))
+    const one = proposal(crypto.randomUUID(), {
+      mode: 'runner-token',
+      runnerId,
+      enrolledAt: at,
+      notAfter: addSeconds(at, minutes(15)),
+      ...changes,
+    })
+    await reserveWithEvidence(db, one)
+    return one.enrollmentId
+  }
+
+  test('are live by their rows, however many older ones there are', async () => {
+    for (let i = 0; i < 50; i++) await enrolled('many', 3600 - i)
+    await enrolled('many', 0)
+    expect(await sharersOf(db, 'many', 'mine', NOW, 5)).toEqual({ live: true, maybe: [] })
+  })
+
+  test('may be live where their rows are an hour old at the most, the newest first', async () => {
+    const [old, newer] = [await enrolled('maybe', 4800), await enrolled('maybe', 4000)]
+    await enrolled('maybe', 900 + 3960 + 1)
+    await updateEnded(db, [await enrolled('maybe', 0)], 'clone_suspected', NOW)
+    const mine = await enrolled('maybe', 0)
+    expect(await sharersOf(db, 'maybe', mine, NOW, 5)).toEqual({ live: false, maybe: [newer, old] })
+    expect(await sharersOf(db, 'maybe', mine, NOW, 1)).toEqual({ live: false, maybe: [newer] })
+  })
+
+  test('are none where nobody else has it', async () => {
+    const mine = await enrolled('mine', 0)
+    expect(await sharersOf(db, 'mine', mine, NOW, 5)).toEqual({ live: false, maybe: [] })
+  })
+})
+
+test('a provisioned certificate counts under its issuer until it ends, whatever it was renewed to', async () => {
+  const issuer = crypto.randomUUID()
+  const notAfter = addSeconds(NOW, hours(24))
+  const one = proposal(crypto.randomUUID(), { mode: 'provisioned', identity: '', issuer, notAfter })
+  await insertProvisioned(db, one)
+  const { enrollmentId } = one
+  const seen = { enrollmentId, seenAt: NOW, connected: true, instanceId: null, agent: null }
+  await updateFleetRow(db, { ...seen, liveUntil: notAfter, issuer: 'next' })
+  expect(await countUnderIssuer(db, issuer, NOW)).toBe(1)
+  expect(await countUnderIssuer(db, issuer, notAfter)).toBe(1)
+  expect(await countUnderIssuer(db, issuer, addSeconds(notAfter, seconds(1)))).toBe(0)
 })
 
 test('a runner token that was revoked meanwhile reserves nothing', async () => {
