@@ -6,8 +6,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { addSeconds, seconds, systemClock, toEpochMilliseconds, toEpochSeconds } from '../../src/protocol/time.ts'
+import {
+  addSeconds,
+  type EpochSeconds,
+  seconds,
+  systemClock,
+  toEpochMilliseconds,
+  toEpochSeconds,
+} from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
+import { Runner } from '../../src/runner/index.ts'
 import { forgeCa, forgeLeaf, type Issuer, pem } from '../fakes/ca-forge.ts'
 import { makeRequester } from '../fakes/requester.ts'
 import { type EdgeProcess, type RunningEdge, startEdge, startEdgeProcess } from './edge.ts'
@@ -54,15 +62,49 @@ describe('on one edge with a CA of ours', () => {
     await edge.stop()
   })
 
-  test('a tunnel ends with its certificate, and within the grace the runner renews and is back', async () => {
-    // Long enough to connect with on a busy machine.
-    const notAfter = addSeconds(toEpochSeconds(systemClock()), seconds(4))
+  async function provisioned(
+    life: number,
+  ): Promise<Identity & { readonly id: string; readonly notAfter: EpochSeconds }> {
+    const id = uuidv7(systemClock())
+    const notAfter = addSeconds(toEpochSeconds(systemClock()), seconds(life))
     const { keys, der } = await forgeLeaf(issuer, {
-      subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [uuidv7(systemClock())] }],
+      subject: [{ O: ['acme'] }, { OU: ['provisioned:'] }, { CN: [id] }],
       notBefore: new Date(Date.now() - 60_000),
       notAfter: new Date(toEpochMilliseconds(notAfter)),
     })
-    const short: Identity = { keys: keys as Identity['keys'], certificate: pem('CERTIFICATE', der) }
+    return { id, notAfter, keys: keys as Identity['keys'], certificate: pem('CERTIFICATE', der) }
+  }
+
+  test('a runner with a provisioned certificate renews, restarts with its file, and renews and connects again', async () => {
+    // Renewed when two thirds have passed.
+    const { id, certificate, keys } = await provisioned(16)
+    const key = pem('PRIVATE KEY', new Uint8Array(await crypto.subtle.exportKey('pkcs8', keys.privateKey)))
+    const env = {
+      RUNNER_ENROLL_URL: edge.tlsUrl,
+      RUNNER_CERT_PEM: certificate,
+      RUNNER_KEY_PEM: key,
+      RUNNER_CA_PEM: readFileSync(edge.caFile, 'utf8'),
+    }
+    const outcomes = () =>
+      edge.lines.flatMap((line) => {
+        const event = JSON.parse(line)
+        return event.enrollmentId === id ? [event.outcome] : []
+      })
+    for (let boot = 1; boot <= 2; boot++) {
+      const runner = new Runner({ env })
+      const renewed = new Promise((resolve) => runner.once('renewed', resolve))
+      await runner.start()
+      await renewed
+      while (outcomes().length < boot * 3) await sleep(50)
+      await runner.stop()
+    }
+    const life = ['connected', 'renewed', 'connected']
+    expect(outcomes()).toEqual([...life, ...life])
+  })
+
+  test('a tunnel ends with its certificate, and within the grace the runner renews and is back', async () => {
+    // Long enough to connect with on a busy machine.
+    const { notAfter, ...short } = await provisioned(4)
     const tunnel = await client.connect(short)
     expect(tunnel.ready).toMatchObject({ type: 'ready', spiffeId: 'spiffe://rootpilot/tenant/acme/runner' })
     expect(await tunnel.closed).toBe(4001)

@@ -17,7 +17,7 @@ import {
 } from '../../protocol/time.ts'
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
-import { type Decision, decide } from '../../trust/decide.ts'
+import type { Decision } from '../../trust/decide.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { logFailure } from '../telemetry/log.ts'
 import {
@@ -34,6 +34,7 @@ import {
   afterHello,
   beginUse,
   connectionUse,
+  decisionToday,
   type EnrollmentRecord,
   type EnrollmentStart,
   isRevoked,
@@ -56,6 +57,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
   constructor(state: DurableObjectState, env: unknown, sources: EnrollmentSources) {
     super(state, env)
     this.#sources = sources
+    this.#closeRefused()
     this.#answerPings()
   }
 
@@ -100,8 +102,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
     const { spiffeId, notAfter } = presented
     attach(ours, { spiffeId, notAfter, ready: false, origin: connection === 'anew' ? leafContentOf(presented) : null })
     if (connection === 'late') close(ours, 'replaced')
-    else await this.#wakeBy(notAfter)
     this.#answerPings()
+    if (connection !== 'late') await this.#wakeBy(notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
   }
 
@@ -179,7 +181,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     if (!found.ok) return { known: stored?.decision ?? null, result: found }
     const { record, result } = decide(found.value, now)
     if (record !== null) await this.#save(record)
-    return { known: this.#decisionOf(found.value), result }
+    return { known: decisionToday(found.value, this.#sources.trust), result }
   }
 
   async #hello(socket: WebSocket, { instanceId, agent }: HelloFrame): Promise<void> {
@@ -193,17 +195,11 @@ export class EnrollmentObject extends DurableObject<unknown> {
     const next = this.#withRow(said, now)
     if (next !== record) await this.#save(next)
     const { enrollmentId } = record
-    const { runnerId } = this.#decisionOf(record)
+    const { runnerId } = decisionToday(record, this.#sources.trust)
     socket.send(frameText({ type: 'ready', enrollmentId, spiffeId, runnerId, notAfter: rfc3339(notAfter) }))
     // In this order: a connection is replaced by one that is ready.
     for (const other of openSockets(this.ctx)) if (other.socket !== socket) close(other.socket, 'replaced')
     if (record.drain) sendDrain(openSockets(this.ctx))
-  }
-
-  /** By the trust file as it is now, where it still places the enrollment: its runner ID may have gone. */
-  #decisionOf({ claims, decision }: EnrollmentRecord): Decision {
-    const today = decide(this.#sources.trust, claims)
-    return today.ok ? today.value : decision
   }
 
   /**
@@ -257,6 +253,12 @@ export class EnrollmentObject extends DurableObject<unknown> {
         failed()
       }),
     )
+  }
+
+  /** A deploy restarts every object, perhaps with another trust file. */
+  #closeRefused(): void {
+    const record = this.#load()
+    if (record !== null && !this.#reauthorize(record, NO_BANS).ok) this.#closeAll('unauthorized')
   }
 
   #closeAll(cause: CloseCause): void {

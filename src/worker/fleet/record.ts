@@ -108,6 +108,12 @@ export function beginUse(
   return { record: changed === stored ? null : changed, result: ok(signedTip(changed.lineage)) }
 }
 
+/** By the trust file as it is now, where it still places the enrollment: it may attest no runner ID any more. */
+export function decisionToday({ claims, decision }: EnrollmentRecord, trust: CompiledTrust): Decision {
+  const today = decide(trust, claims)
+  return today.ok ? today.value : decision
+}
+
 /** The record that a presented certificate belongs to. A provisioned one may start a record. */
 export function recordFor(
   stored: EnrollmentRecord | null,

@@ -31,7 +31,8 @@ export function keepBanList(
   let failedAt: EpochSeconds | null = null
   return async () => {
     const now = toEpochSeconds(clock())
-    const within = (age: Seconds) => kept !== null && kept.at >= subtractSeconds(now, age)
+    // One from the future: the clock was set back.
+    const within = (age: Seconds) => kept !== null && kept.at >= subtractSeconds(now, age) && kept.at <= now
     if (kept !== null && within(FRESH)) return ok(kept)
     if (failedAt === null || failedAt < subtractSeconds(now, PAUSE)) {
       try {

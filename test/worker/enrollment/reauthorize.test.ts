@@ -1,6 +1,6 @@
 // Tests the reauthorization at every renewal: trust file, bans, re-attestation, clones and the trust domain.
 import 'reflect-metadata'
-import { env, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
+import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { X509Certificate } from '@peculiar/x509'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { hex } from '../../../src/protocol/bytes.ts'
@@ -20,13 +20,16 @@ import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { clusterWith } from '../../fakes/trust.ts'
 import {
+  type Answered,
   connect,
   db,
   enrollByToken,
+  headerOf,
   type Identity,
   mint,
   provisionedBy,
   reasonOf,
+  requestUpgrade,
   settled,
   startMuster,
 } from '../fleet/runners-fixture.ts'
@@ -132,12 +135,42 @@ describe('reauthorization at a renewal', () => {
       'standing_lost',
     ],
     ['a tenant that is gone', aws, { tenants: ['default', 'globex'] }, 'standing_lost'],
-  ])('%s ends the enrollment', async (_, claims, after, reason) => {
-    let identity: Identity = await enrolledBy(claims)
-    identity = await muster.renew(identity)
+  ])('%s ends the enrollment, in a renewal, a connection and an open tunnel', async (_, claims, after, reason) => {
+    const { id, ...enrolled } = await enrolledBy(claims)
+    const identity = await muster.renew(enrolled)
     expect(identity).toMatchObject({ status: 200 })
+    const tunnel = await connect(muster, identity)
+    await tunnel.hello()
     deployment.setTrust({ ...before, ...after })
-    expect(await reasonOf(await muster.renew(identity))).toBe(reason)
+    // As a deploy does.
+    await evictDurableObject(runners.getByName(id))
+    for (const use of [await muster.renew(identity), await requestUpgrade(muster, { tls: headerOf(identity) })]) {
+      expect(await reasonOf(use as Answered)).toBe(reason)
+    }
+    expect(await tunnel.closed()).toBe(4003)
+    deployment.setTrust(before)
+    expect((await muster.renew(identity)).status).toBe(200)
+  })
+
+  test('a shorter reattest holds at the next renewal, and the same request again is no way around it', async () => {
+    const identity = await enrolledBy(aws)
+    deployment.advance(600)
+    const asking = await makeRequester()
+    const renewed = await muster.renew(identity, asking)
+    deployment.setTrust({ ...before, certificate: { lifetime: minutes(15), reattest: hours(1), onClone: 'end' } })
+    let newest: Identity = renewed
+    for (let passed = 600; passed < 3600; passed += 600) {
+      deployment.advance(600)
+      newest = await muster.renew(newest)
+      expect(newest).toMatchObject({ status: 200 })
+    }
+    const late = await makeRequester()
+    const last = await muster.renew(newest, late)
+    deployment.advance(1)
+    expect((await muster.renew(newest, late)).certificate).toBe(last.certificate)
+    expect((await muster.renew(last)).json.code).toBe('reattestation_required')
+    deployment.advance(600)
+    expect((await muster.renew(newest, late)).json.code).toBe('reattestation_required')
   })
 
   test('a changed issuer of the cluster ends no enrollment', async () => {

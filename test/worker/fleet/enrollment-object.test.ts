@@ -121,6 +121,13 @@ test('an enrollment may begin again until it has gone on', async () => {
   expect(await runner.begin(begun, NO_BANS)).toMatchObject({ ok: false, error: { reason: 'token_retry_over' } })
 })
 
+test('an enrollment is one row written, and one alarm', async () => {
+  const begun = start('token')
+  const begin = () => objectOf(begun.enrollmentId).begin(begun, NO_BANS)
+  expect(await writesDuring(begun.enrollmentId, begin)).toEqual({ rows: 1, alarms: 1 })
+  expect(await writesDuring(begun.enrollmentId, begin)).toEqual({ rows: 0, alarms: 0 })
+})
+
 test('an enrollment that was cut off meanwhile does not begin', async () => {
   const begun = start('cut-off')
   const list: BanList = {
