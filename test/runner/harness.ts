@@ -22,16 +22,19 @@ export const SECOND = 1000
 export const MINUTE = 60 * SECOND
 export const HOUR = 60 * MINUTE
 
-/** Two clocks that stand still until `pass`. */
+/** Clocks that stand still until `pass`. */
 export class FakeClocks implements Clocks {
   // Times on the wire have whole seconds.
   wall = Math.floor(Date.now() / SECOND) * SECOND
+  /** What timers go by: it stands still while the machine sleeps. */
   monotonic = 0
+  /** How long the machine slept. */
+  asleepFor = 0
   readonly #sleepers = new Set<{ readonly until: number; readonly wake: () => void }>()
 
   readonly now = (): ClockReading => ({
     wall: epochMilliseconds(this.wall),
-    monotonic: milliseconds(this.monotonic),
+    uptime: milliseconds(this.monotonic + this.asleepFor),
   })
 
   readonly sleep = (duration: Milliseconds, signal: AbortSignal): Promise<void> =>
@@ -210,9 +213,10 @@ export class Harness {
     this.clocks.wall += rest
   }
 
-  /** The machine sleeps: the wall clock goes on, the monotonic one stands still. */
+  /** The machine sleeps: both clocks go on, timers stand still. */
   suspend(duration: number): void {
     this.clocks.wall += duration
+    this.clocks.asleepFor += duration
   }
 
   messages(level?: string): string[] {

@@ -1,13 +1,14 @@
-// Reads the machine's two clocks together. The wall clock sees a suspended machine but can be set; the monotonic one
-// cannot be set but may stand still while the machine sleeps (Linux CLOCK_MONOTONIC). Neither alone says how long
-// something lasted.
+// Reads the machine's two clocks together: the wall clock, which anybody can set, and the time since the machine
+// started, which nobody can and which counts suspension (performance.now() stands still meanwhile on Linux).
 
+import { uptime } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EpochMilliseconds, type Milliseconds, milliseconds, systemClock } from '../../protocol/time.ts'
 
 export interface ClockReading {
   readonly wall: EpochMilliseconds
-  readonly monotonic: Milliseconds
+  /** Since the machine started. */
+  readonly uptime: Milliseconds
 }
 
 /** What the runner knows of time; tests bring their own. */
@@ -18,17 +19,20 @@ export interface Clocks {
 }
 
 export const systemClocks: Clocks = {
-  now: () => ({ wall: systemClock(), monotonic: milliseconds(performance.now()) }),
+  now: () => ({ wall: systemClock(), uptime: milliseconds(uptime() * 1000) }),
   sleep: (duration, signal) => sleep(duration, undefined, { signal }).catch(() => {}),
 }
 
 /** The longest sleep: the clocks are read again after it, since a timer set for later would not see a suspension. */
 export const TICK = milliseconds(30_000)
 
-/** The longer of both readings: what decides that something is due, or no longer to be relied on. */
-export const mostElapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
-  milliseconds(Math.max(0, now.wall - since.wall, now.monotonic - since.monotonic))
+/** How long something lasted. */
+export const elapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
+  milliseconds(Math.max(0, now.uptime - since.uptime))
 
-/** The shorter one: what decides that something is over for good. */
-export const leastElapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
-  milliseconds(Math.max(0, Math.min(now.wall - since.wall, now.monotonic - since.monotonic)))
+/**
+ * The longer of both readings, for what does no harm when it is done too early. A virtual machine that its host paused
+ * sees the pause by the wall clock alone, and so does a boot whose wall clock was set right later.
+ */
+export const mostElapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
+  milliseconds(Math.max(now.wall - since.wall, elapsed(since, now)))

@@ -77,5 +77,5 @@ function leadsToBundle({ certificate, chain, trustBundle }: Identity): boolean {
 }
 
 /** When the certificate ends by the server's clock, from `serverTime` on. */
-export const lifeLeft = (identity: Identity, serverTime: EpochSeconds): Milliseconds =>
+export const lifeFrom = (identity: Identity, serverTime: EpochSeconds): Milliseconds =>
   milliseconds((identity.notAfter - serverTime) * 1000)

@@ -4,7 +4,7 @@
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type Milliseconds, milliseconds, minutes, toMilliseconds } from '../../protocol/time.ts'
-import { type ClockReading, leastElapsed, mostElapsed, TICK } from '../environment/clock.ts'
+import { type ClockReading, elapsed, mostElapsed, TICK } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import { backoff } from '../net/backoff.ts'
 import type { Verdict } from './response.ts'
@@ -89,27 +89,30 @@ export const persistedLifetime = (since: ClockReading, length: Milliseconds): Li
   fromDisk: true,
 })
 
+/** Negative past its end. */
+export const lifeLeft = ({ since, length }: Lifetime, now: ClockReading): Milliseconds =>
+  milliseconds(length - elapsed(since, now))
+
 export const isLive = (lifetime: Lifetime | null, now: ClockReading): lifetime is Lifetime =>
-  lifetime !== null && mostElapsed(lifetime.since, now) < lifetime.length
+  lifetime !== null && lifeLeft(lifetime, now) > 0
 
 export function nextStep(policy: Policy, { lifetime, request }: State, now: ClockReading): Step {
   const work = request?.work ?? (lifetime === null ? 'enroll' : 'renew')
-  // Both clocks must say that the window has passed: a wall clock that jumped ahead may be wrong.
   if (lifetime !== null && work === 'renew' && policy.renews) {
-    if (leastElapsed(lifetime.since, now) > lifetime.length + RENEWAL_WINDOW) {
+    if (elapsed(lifetime.since, now) > lifetime.length + RENEWAL_WINDOW) {
       return { do: 'exit', exit: exitWith(EXIT.lost, EXPIRED) }
     }
   }
-  if (request !== null) return attemptAfter(request.wait, request.last, now, work)
+  if (request !== null) return attemptAfter(request.wait, elapsed(request.last, now), work)
   if (lifetime === null) return { do: 'attempt', work }
-  if (policy.renews) return attemptAfter(lifetime.renewAfter, lifetime.since, now, work)
+  if (policy.renews) return attemptAfter(lifetime.renewAfter, mostElapsed(lifetime.since, now), work)
   if (policy.waitsForOperator) return { do: 'wait', for: TICK }
-  const left = milliseconds(lifetime.length - mostElapsed(lifetime.since, now))
+  const left = lifeLeft(lifetime, now)
   return left > 0 ? { do: 'wait', for: left } : { do: 'exit', exit: exitWith(EXIT.lost, NOT_RENEWED) }
 }
 
-function attemptAfter(wait: Milliseconds, since: ClockReading, now: ClockReading, work: Work): Step {
-  const left = milliseconds(wait - mostElapsed(since, now))
+function attemptAfter(wait: Milliseconds, waited: Milliseconds, work: Work): Step {
+  const left = milliseconds(wait - waited)
   return left > 0 ? { do: 'wait', for: left } : { do: 'attempt', work }
 }
 
@@ -169,13 +172,11 @@ function countRefusal(before: Refusals | null, verdict: Verdict, now: ClockReadi
 }
 
 const isPatient = ({ tries, patience }: Policy, { count, since }: Refusals, now: ClockReading): boolean =>
-  count < tries || mostElapsed(since, now) < patience
+  count < tries || elapsed(since, now) < patience
 
 /** How long a renewal still has; an enrollment has no end. */
 const windowLeft = (work: Work, lifetime: Lifetime | null, now: ClockReading): number =>
-  work === 'renew' && lifetime !== null
-    ? lifetime.length + RENEWAL_WINDOW - mostElapsed(lifetime.since, now)
-    : Number.POSITIVE_INFINITY
+  work === 'renew' && lifetime !== null ? lifeLeft(lifetime, now) + RENEWAL_WINDOW : Number.POSITIVE_INFINITY
 
 /** No wait passes the last moment for a try: the end of the window less one attempt, and the end of the patience. */
 function longestWait(
@@ -189,7 +190,7 @@ function longestWait(
   const ahead = windowLeft(work, lifetime, now) - LAST_TRY
   if (ahead > 0) limits.push(ahead)
   if (refusals !== null) {
-    const left = patience - mostElapsed(refusals.since, now)
+    const left = patience - elapsed(refusals.since, now)
     if (left > 0) limits.push(left)
   }
   return Math.min(...limits)

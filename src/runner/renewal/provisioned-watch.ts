@@ -1,7 +1,7 @@
 // Watches a provisioned certificate: adopts the one that an operator puts in its place, and warns before it ends.
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
-import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
+import { type ClockReading, type Clocks, elapsed, mostElapsed, TICK } from '../environment/clock.ts'
 import type { Log } from '../environment/log.ts'
 import { type DeclaredIdentity, mismatchOf } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
@@ -77,7 +77,7 @@ export class ProvisionedWatch {
     const over = lived >= lifetime.length
     if (!over && lived < (lifetime.length * 2) / 3) return
     const every = over ? COMPLAIN_EVERY : REMIND_EVERY
-    if (this.#reminded !== null && mostElapsed(this.#reminded, now) < every) return
+    if (this.#reminded !== null && elapsed(this.#reminded, now) < every) return
     this.#reminded = now
     const date = rfc3339(identity.notAfter)
     if (over) log('error', `the provisioned certificate expired on ${date}: replace it`, { notAfter: date })

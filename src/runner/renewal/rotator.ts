@@ -12,7 +12,7 @@ import { newRequestKey, type RequestKey } from '../identity/keys.ts'
 import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
 import { AttemptLog } from './attempt-log.ts'
 import type { Attempt, EnrollClient } from './enroll-client.ts'
-import { type Enrolled, lifeLeft } from './enrolled.ts'
+import { type Enrolled, lifeFrom } from './enrolled.ts'
 import {
   afterAttempt,
   isLive,
@@ -180,7 +180,7 @@ export class Rotator {
     this.#attemptLog.success(how, identity)
     const mistake = mismatch(identity)
     if (mistake !== null) return exitWith(EXIT.config, mistake)
-    const life = ok(lifeLeft(identity, serverTime))
+    const life = ok(lifeFrom(identity, serverTime))
     const after = afterAttempt(policy, this.#state, work, life, now, random())
     if (!after.ok) return after.error
     this.#state = after.value

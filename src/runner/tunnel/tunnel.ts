@@ -3,7 +3,7 @@
 
 import { type Milliseconds, milliseconds } from '../../protocol/time.ts'
 import { TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
-import { type ClockReading, type Clocks, mostElapsed, TICK } from '../environment/clock.ts'
+import { type ClockReading, type Clocks, elapsed, TICK } from '../environment/clock.ts'
 import type { Log } from '../environment/log.ts'
 import type { Identity } from '../identity/identity.ts'
 import { BACKOFF_CEILING, backoff } from '../net/backoff.ts'
@@ -78,7 +78,7 @@ export class Tunnel {
     const current = identity()
     if (current === null || this.#socket?.identity === current) return TICK
     if (this.#failedAt === null) return milliseconds(0)
-    return milliseconds(this.#wait - mostElapsed(this.#failedAt, clocks.now()))
+    return milliseconds(this.#wait - elapsed(this.#failedAt, clocks.now()))
   }
 
   async #open(): Promise<void> {
@@ -120,7 +120,7 @@ export class Tunnel {
       void clocks.sleep(HANDOVER_GRACE, this.#stop.signal).then(() => this.#drop(socket))
       return
     }
-    if (this.#openedAt !== null && mostElapsed(this.#openedAt, clocks.now()) >= STABLE) this.#failures = 0
+    if (this.#openedAt !== null && elapsed(this.#openedAt, clocks.now()) >= STABLE) this.#failures = 0
     if (!this.#stop.signal.aborted) {
       this.#backOff('tunnel closed', { code }, code === TUNNEL_CLOSE.replaced)
       if (code === TUNNEL_CLOSE.expired || code === TUNNEL_CLOSE.unauthorized) onRejected()

@@ -436,11 +436,22 @@ describe('clocks', () => {
     expect(harness.agent.unready).toBeNull()
   })
 
-  test('suspend-past-grace: not ready at wake-up, and over when the control plane says so', async () => {
+  test('suspend-past-grace: lost at wake-up, whether or not the control plane answers', async () => {
     const harness = await ready()
+    plane.respond = unavailable
     harness.suspend(86_400 * SECOND)
     expect(harness.agent.unready).toBe('no live certificate')
-    plane.respond = () => problem(401, 'renewal_window_passed')
+    await harness.pass(30 * SECOND)
+    expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
+    expect(modes()).toEqual(['bootstrap-token'])
+  })
+
+  test('suspend-in-outage: lost at wake-up, however long the next try was put off', async () => {
+    const harness = await ready()
+    plane.respond = () => ({ status: 503, headers: { 'retry-after': '3600' }, body: '' })
+    await harness.pass(10 * MINUTE)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    harness.suspend(12 * MINUTE)
     await harness.pass(30 * SECOND)
     expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
   })
@@ -456,18 +467,36 @@ describe('clocks', () => {
     expect(modes()).toHaveLength(2)
   })
 
-  test('clock-forward-10y: the identity is kept and the control plane decides; on return it goes on', async () => {
-    const harness = await ready()
-    plane.respond = unavailable
-    harness.clocks.wall += 315_360_000 * SECOND
-    await harness.pass(3 * MINUTE)
+  test.each([HOUR, 24 * HOUR, 315_360_000 * SECOND])(
+    'clock-forward by %i ms: the control plane is asked, and a wrong clock ends neither the identity nor readiness',
+    async (jump) => {
+      const harness = await ready()
+      plane.respond = unavailable
+      harness.clocks.wall += jump
+      await harness.pass(3 * MINUTE)
+      expect(modes()).toContain('mtls-renewal')
+      expect(harness.agent.unready).toBeNull()
+      harness.clocks.wall -= jump
+      plane.respond = () => undefined
+      await harness.pass(5 * MINUTE)
+      expect(harness.agent.unready).toBeNull()
+      expect(harness.exit).toBeNull()
+    },
+  )
+
+  test('a wrong clock ends no runner whose renewal is switched off', async () => {
+    const harness = await ready({ RUNNER_CERT_RENEWAL: 'off' })
+    harness.clocks.wall += 24 * HOUR
+    await harness.pass(10 * MINUTE)
     expect(harness.exit).toBeNull()
-    expect(harness.agent.unready).toBe('no live certificate')
-    harness.clocks.wall -= 315_360_000 * SECOND
-    plane.respond = () => undefined
-    await harness.pass(5 * MINUTE)
     expect(harness.agent.unready).toBeNull()
-    expect(harness.exit).toBeNull()
+  })
+
+  test('a virtual machine that its host paused renews when its wall clock is set right', async () => {
+    const harness = await ready()
+    harness.clocks.wall += 14 * MINUTE
+    await harness.pass(31 * SECOND)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
   })
 
   test('timer-overflow: a certificate of most of a year is renewed after months, with no timer above 30 s', async () => {

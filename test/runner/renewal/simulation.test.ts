@@ -70,9 +70,8 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
   const attempts: Attempt[] = []
   const exits: { readonly at: number; readonly exit: Exit }[] = []
   let state: State = { lifetime: null, request: null }
-  let mine = null as { readonly id: number; readonly notAfter: number; readonly offset: number } | null
+  let mine = null as { readonly id: number; readonly notAfter: number } | null
   let now = 0
-  let asleep = 0
   let offset = 0
   let disturbed = true
   let asked = false
@@ -81,7 +80,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     incidents.some((one) => one.kind === kind && now >= one.at && 'lasts' in one && now < one.at + one.lasts)
   const clocks = (): ClockReading => ({
     wall: epochMilliseconds(1_790_000_000_000 + now + offset),
-    monotonic: milliseconds(now - asleep),
+    uptime: milliseconds(now),
   })
   let tunnel = null as { readonly id: number } | null
   let readyFor = 0
@@ -91,10 +90,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       pending.shift()
       disturbed = true
       if (next.kind === 'jump') offset += next.by
-      if (next.kind === 'suspend') {
-        now += next.lasts
-        asleep += next.lasts
-      }
+      if (next.kind === 'suspend') now += next.lasts
     }
   }
 
@@ -134,11 +130,8 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       now += Math.min(step.for, TICK)
       continue
     }
-    // The runner goes by whichever of its clocks is ahead: a wall clock that jumped brings the end of the window near.
     const left = mine === null ? Number.POSITIVE_INFINITY : mine.notAfter + GRACE - now
-    const believed = mine === null ? left : left - (offset - mine.offset)
-    const isNear = left < 7 * MINUTE || (believed > -MINUTE && believed < 7 * MINUTE)
-    const excused = disturbed || (step.work === 'renew' && isNear)
+    const excused = disturbed || (step.work === 'renew' && left < 7 * MINUTE)
     attempts.push({ at: now, work: step.work, failures: state.request?.failures ?? 0, asked, excused })
     disturbed = false
     asked = during('busy') && !during('outage')
@@ -150,7 +143,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       if (got === 'window') return err({ verdict: 'window', retryAfter: null })
       if (got === 'clone') return err({ verdict: 'credential', retryAfter: null })
       if (during('lossy')) return err({ verdict: 'later', retryAfter: null })
-      mine = { id: got, notAfter: now + LIFE, offset }
+      mine = { id: got, notAfter: now + LIFE }
       return ok(milliseconds(LIFE))
     })()
     now += !result.ok && result.error.verdict === 'later' ? 200 : 50
