@@ -1,8 +1,10 @@
 // Writes a file that is whole or not there at all: to a temporary file beside it, flushed, renamed over it, and the
 // folder flushed.
 
+import { randomBytes } from 'node:crypto'
 import { closeSync, fchmodSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { messageOf } from './errors.ts'
 
 const TEMPORARY = '.tmp-'
 
@@ -26,10 +28,14 @@ export function writeAtomically(path: string, text: string, mode = 0o600): void 
     renameSync(temporary, path)
   } catch (error) {
     rmSync(temporary, { force: true })
-    throw error
+    throw named(error, temporary)
   }
   flushFolder(dirname(path))
 }
+
+/** The system's error; where it is about an open file, which it does not name, with the path. */
+const named = (error: unknown, path: string): Error =>
+  error instanceof Error && 'path' in error ? error : new Error(`${messageOf(error)} '${path}'`, { cause: error })
 
 const temporaryOf = (path: string): string => `${path}${TEMPORARY}${process.pid}`
 
@@ -52,11 +58,19 @@ function flushFolder(folder: string): void {
   }
 }
 
-/** Throws where `writeAtomically` would, with a file beside `path` that is gone again. */
-export function tryWriting(path: string): void {
-  const temporary = temporaryOf(path)
-  closeSync(openSync(temporary, 'wx', 0o600))
-  rmSync(temporary)
+/**
+ * Throws where `writeAtomically` would for a text of `length` bytes, and where `look` does, which gets the path of the
+ * file that was written. It lies beside `path` and is gone again.
+ */
+export function tryWriting(path: string, length: number, look: (trial: string) => void): void {
+  const trial = `${temporaryOf(path)}-trial`
+  try {
+    // Random: some file systems compress.
+    writeAtomically(trial, randomBytes(length / 2).toString('hex'))
+    look(trial)
+  } finally {
+    rmSync(trial, { force: true })
+  }
 }
 
 /** Removes what a killed process left half-written beside `path`. */

@@ -1,6 +1,6 @@
 // Reads a file to a limit, whatever it holds and however long it grows meanwhile.
 
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs'
 
 /** At most `limit` bytes of what the path leads to, a pipe or a device among it. Throws the system's error. */
 export function readUpToLimit(path: string, limit: number): Uint8Array {
@@ -12,14 +12,19 @@ export function readUpToLimit(path: string, limit: number): Uint8Array {
   }
 }
 
+/** Looks at an opened file, and throws where it is not to be read. `file` is its descriptor. */
+export type Inspect = (stats: Stats, file: number) => void
+
 /**
  * The text of a regular file of at most `limit` bytes; throws otherwise. A pipe in its place does not hang. `flags`:
  * further ones to open it with, such as O_NOFOLLOW.
  */
-export function readRegularFile(path: string, limit: number, flags = 0): string {
+export function readRegularFile(path: string, limit: number, flags = 0, inspect: Inspect = () => {}): string {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
   try {
-    if (!fstatSync(file).isFile()) throw new Error(`${path} is not a regular file`)
+    const stats = fstatSync(file)
+    if (!stats.isFile()) throw new Error(`${path} is not a regular file`)
+    inspect(stats, file)
     const bytes = firstBytes(file, limit + 1)
     if (bytes.length > limit) throw new Error(`${path} is over ${limit} bytes`)
     return bytes.toString('utf8')

@@ -55,10 +55,20 @@ test('a failed rename leaves no file behind', () => {
   expect(readdirSync(folder)).toEqual(['identity.json'])
 })
 
-test('a trial write leaves no file, and fails where a write would', () => {
-  tryWriting(join(folder, 'identity.json'))
+test('a trial write has the bytes that were asked for, leaves no file, and fails where a write or the look would', () => {
+  let size = 0
+  const path = join(folder, 'identity.json')
+  tryWriting(path, 16_384, (trial) => {
+    size = statSync(trial).size
+  })
+  expect(size).toBe(16_384)
   expect(readdirSync(folder)).toEqual([])
-  expect(() => tryWriting(join(folder, 'missing/identity.json'))).toThrow('ENOENT')
+  expect(() => tryWriting(join(folder, 'missing/identity.json'), 16, () => {})).toThrow('ENOENT')
+  const refused = () => {
+    throw new Error('refused')
+  }
+  expect(() => tryWriting(path, 16, refused)).toThrow('refused')
+  expect(readdirSync(folder)).toEqual([])
 })
 
 test('temporary files of a killed process are removed, and nothing else', () => {

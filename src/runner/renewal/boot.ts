@@ -13,17 +13,14 @@ import { IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
 import { lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
 import type { CurrentIdentity } from './rotator.ts'
 
-/** A folder that can only be read serves: the identity in it is used, and later ones are not kept. */
+/** A folder that can only be read serves: the identity in it is used, and later ones are kept once it can be written. */
 export function openStore(identityDir: string | null, log: Log): IdentityStore | null {
   if (identityDir === null) return null
-  try {
-    const store = IdentityStore.open(identityDir)
-    if (store.unwritable !== null) log('warn', NOT_PERSISTED, { cause: messageOf(store.unwritable) })
-    return store
-  } catch (error) {
-    log('warn', NOT_PERSISTED, { cause: messageOf(error) })
-    return null
-  }
+  const store = new IdentityStore(identityDir)
+  const { openToOthers, unwritable } = store
+  if (unwritable !== null) log('warn', NOT_PERSISTED, { cause: messageOf(unwritable) })
+  if (openToOthers !== null) log('warn', `others may replace the files in ${identityDir}: ${openToOthers}`)
+  return store
 }
 
 /** How the identity is configured. */
@@ -82,9 +79,11 @@ function loadPersisted(
       if (wasOpen) log('warn', 'persisted identity was open to other users than its owner')
       return identity
     }
+    // It stays until another is written: this clock may be wrong, and a later boot may know better.
+    log('warn', 'persisted identity expired beyond the renewal grace window — enrolling')
+    return null
   }
-  const expired = 'persisted identity expired beyond the renewal grace window — enrolling'
-  log('warn', persisted.ok ? expired : persisted.error)
+  if (!persisted.ok) log('warn', persisted.error)
   try {
     store.setAside()
   } catch {

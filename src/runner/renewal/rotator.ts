@@ -2,8 +2,8 @@
 
 import { messageOf } from '../../node/errors.ts'
 import { ok } from '../../protocol/result.ts'
-import { milliseconds, toEpochSeconds } from '../../protocol/time.ts'
-import { type Clocks, TICK } from '../environment/clock.ts'
+import { milliseconds } from '../../protocol/time.ts'
+import { type ClockReading, type Clocks, TICK } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import type { Log } from '../environment/log.ts'
 import type { EvidenceConfig } from '../evidence/registry.ts'
@@ -11,15 +11,18 @@ import type { Identity } from '../identity/identity.ts'
 import { newRequestKey, type RequestKey } from '../identity/keys.ts'
 import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
 import { AttemptLog } from './attempt-log.ts'
+import { CopyOnDisk } from './copy-on-disk.ts'
 import type { Attempt, EnrollClient } from './enroll-client.ts'
 import { type Enrolled, lifeFrom } from './enrolled.ts'
 import {
   afterAttempt,
   isLive,
   type Lifetime,
+  lifeLeft,
   nextStep,
   type Policy,
   type State,
+  type Step,
   type Work,
   withRenewalDue,
 } from './lifecycle.ts'
@@ -45,17 +48,33 @@ export interface CurrentIdentity {
   readonly lifetime: Lifetime
 }
 
+/** A renewed identity that is not on disk yet. */
+interface Successor {
+  readonly identity: Identity
+  readonly state: State
+}
+
+/** An identity on disk that has so little left is followed by one that could not be written. In milliseconds. */
+const LAST_MINUTE = 60_000
+
+const WAIT: Step = { do: 'wait', for: TICK }
+
 /** How long a stop waits for the answer of an attempt under way: a certificate may be in it. In milliseconds. */
 const STOP_GRACE = 3000
 
 export class Rotator {
   readonly #parts: RotatorParts
   readonly #attemptLog: AttemptLog
+  readonly #disk: CopyOnDisk
   #state: State
   #identity: Identity | null
+  /** Unused while it waits to be written, so that the identity on disk may still renew. */
+  #successor: Successor | null = null
   #request: { readonly work: Work; readonly key: RequestKey } | null = null
   /** False until `onIdentity` was called: a persisted identity waits for its first renewal. */
   #announced = false
+  /** The key of an enrollment on disk is that of a former process, and is used once. */
+  #pendingRead = false
   #wake = new AbortController()
   readonly #giveUp = new AbortController()
   #stopping = false
@@ -65,6 +84,7 @@ export class Rotator {
     this.#attemptLog = new AttemptLog(parts.log)
     this.#state = { lifetime: current?.lifetime ?? null, request: null }
     this.#identity = current?.identity ?? null
+    this.#disk = new CopyOnDisk(parts.store, parts.log, this.#identity)
   }
 
   /** The identity, while its certificate lives. */
@@ -78,7 +98,9 @@ export class Rotator {
     const { lifetime } = this.#state
     if (lifetime !== null && !(lifetime.fromDisk && policy.renews)) this.#announce('kept')
     while (!this.#stopping) {
-      const step = nextStep(policy, this.#state, clocks.now())
+      const now = clocks.now()
+      if (this.#disk.writeAgain() || !this.#mayWait(now)) this.#useSuccessor()
+      const step = this.#successor === null ? nextStep(policy, this.#state, now) : WAIT
       if (step.do === 'exit') return step.exit
       if (step.do === 'wait') {
         await clocks.sleep(milliseconds(Math.min(step.for, TICK)), this.#wake.signal)
@@ -93,7 +115,8 @@ export class Rotator {
 
   /** Renews now, unless an attempt is under way: the control plane refused the certificate. */
   renewNow(): void {
-    this.#state = withRenewalDue(this.#state)
+    if (this.#successor === null) this.#state = withRenewalDue(this.#state)
+    else this.#useSuccessor()
     this.#wake.abort()
   }
 
@@ -160,21 +183,38 @@ export class Rotator {
   /** One key and CSR for all attempts of one request; an enrollment's are on disk before they are sent. */
   async #keyFor(work: Work): Promise<RequestKey> {
     if (this.#request?.work === work) return this.#request.key
-    const { clocks, store } = this.#parts
-    const now = toEpochSeconds(clocks.now().wall)
-    const kept = work === 'enroll' ? (store?.loadRequest(now) ?? null) : null
+    const kept = work === 'enroll' ? this.#pendingKey() : null
     const key = kept ?? (await newRequestKey())
-    if (work === 'enroll' && kept === null) this.#persist((store) => store.saveRequest(key, now))
+    if (work === 'enroll' && kept === null) this.#saveRequest(key)
     this.#request = { work, key }
     return key
+  }
+
+  #pendingKey(): RequestKey | null {
+    if (this.#pendingRead) return null
+    this.#pendingRead = true
+    const pending = this.#parts.store?.loadRequest() ?? ok(null)
+    if (pending.ok) return pending.value
+    this.#parts.log('warn', pending.error)
+    return null
+  }
+
+  #saveRequest(key: RequestKey): void {
+    const { log, store } = this.#parts
+    try {
+      store?.saveRequest(key)
+    } catch (error) {
+      // For a folder that could not be written at boot this was logged then.
+      if (store?.unwritable === null) log('warn', NOT_PERSISTED, { cause: messageOf(error) })
+    }
   }
 
   /** Persists the new identity, then uses it. */
   #adopt({ identity, serverTime }: Enrolled, work: Work): Exit | null {
     const { clocks, mismatch, policy, random } = this.#parts
     const now = clocks.now()
-    this.#persist((store) => store.save(identity))
-    this.#tidy((store) => store.forgetRequest())
+    const mayWait = work === 'renew' && this.#mayWait(now)
+    const written = this.#disk.write(identity, mayWait)
     this.#request = null
     const how = work === 'enroll' ? 'enrolled' : 'renewed'
     this.#attemptLog.success(how, identity)
@@ -183,27 +223,32 @@ export class Rotator {
     const life = ok(lifeFrom(identity, serverTime))
     const after = afterAttempt(policy, this.#state, work, life, now, random())
     if (!after.ok) return after.error
-    this.#state = after.value
-    this.#identity = identity
-    this.#announce(how)
+    this.#successor = { identity, state: after.value }
+    if (written || !mayWait) this.#useSuccessor(how)
+    else if (!this.#announced) this.#announce('kept')
     return null
+  }
+
+  /** Whether a new identity waits until it is written: the one on disk is in use and has some time left. */
+  #mayWait(now: ClockReading): boolean {
+    const { lifetime } = this.#state
+    return lifetime !== null && this.#disk.has(this.#identity) && lifeLeft(lifetime, now) > LAST_MINUTE
+  }
+
+  #useSuccessor(how: 'enrolled' | 'renewed' = 'renewed'): void {
+    if (this.#successor === null) return
+    const { identity, state } = this.#successor
+    this.#successor = null
+    if (!this.#disk.has(identity)) this.#disk.dropFormer()
+    this.#identity = identity
+    this.#state = state
+    this.#announce(how)
   }
 
   #announce(how: 'enrolled' | 'renewed' | 'kept'): void {
     if (this.#identity === null) return
     this.#announced = true
     this.#parts.onIdentity(this.#identity, how)
-  }
-
-  #persist(write: (store: IdentityStore) => void): void {
-    const { log, store } = this.#parts
-    if (store === null) return
-    try {
-      write(store)
-    } catch (error) {
-      // For a folder that could not be written at boot this was logged then.
-      if (store.unwritable === null) log('warn', NOT_PERSISTED, { cause: messageOf(error) })
-    }
   }
 
   /** A change that may fail silently: at worst a file stays that the next boot ignores. */

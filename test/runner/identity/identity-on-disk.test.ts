@@ -4,6 +4,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   readdirSync,
@@ -48,16 +49,19 @@ const modes = () => plane.enrolls.map(({ body }) => body.attestation.mode)
 describe('identity.json', () => {
   let good: string
   let owner: string
+  let enrollmentId: string
 
   beforeAll(async () => {
     const folder = scratchDir()
-    await (await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })).stop()
+    await (await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })).stop()
     good = readFileSync(join(folder, 'identity.json'), 'utf8')
     owner = readFileSync(join(folder, 'instance-id'), 'utf8')
+    enrollmentId = plane.enrollmentId
   })
 
   /** A folder of the same owner with another identity file in it. */
   function folderWith(content: string | Buffer, mode = 0o600): string {
+    plane.enrollmentId = enrollmentId
     const folder = scratchDir()
     writeFileSync(join(folder, 'instance-id'), owner)
     writeFileSync(join(folder, 'identity.json'), content)
@@ -70,7 +74,7 @@ describe('identity.json', () => {
     ['good', () => good],
     ['padded to a page with spaces', () => good.padEnd(4095)],
     ['of mode 0644', () => good, 0o644],
-    ['of mode 0660, as fsGroup makes it', () => good, 0o660],
+    ['of mode 0640', () => good, 0o640],
     ['of mode 0400', () => good, 0o400],
     ['with a field that is not ours', () => changed({ x: 1 })],
     ['with a __proto__', () => `{"__proto__":{"isAdmin":true},${good.slice(1)}`],
@@ -134,7 +138,7 @@ describe('identity.json', () => {
   test.each(ignored)('%s is set aside with its reason, and the boot enrolls', async (_name, content, reason) => {
     const bytes = content()
     const folder = folderWith(bytes, 0o644)
-    const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
+    const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
     expect(harness.messages('warn')).toEqual([reason])
     expect(modes()).toEqual(['bootstrap-token'])
     expect(readFileSync(join(folder, 'identity.json.set-aside'))).toEqual(Buffer.from(bytes))
@@ -142,7 +146,7 @@ describe('identity.json', () => {
     expect(harness.text.join('')).not.toMatch(/PRIVATE|MIGH/)
   })
 
-  test('past its renewal window is set aside; without a token the runner says so at once', async () => {
+  test('past its renewal window is not renewed; without a token the runner says so at once', async () => {
     const folder = folderWith(good)
     const harness = await boot({ RUNNER_IDENTITY_DIR: folder }, undefined, 22 * MINUTE)
     expect(harness.exit).toEqual({
@@ -155,7 +159,7 @@ describe('identity.json', () => {
   test('a temporary file of a killed process is no identity, and is removed', async () => {
     const folder = scratchDir()
     writeFileSync(join(folder, 'identity.json.tmp-4711'), good.slice(0, 300))
-    await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
+    await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
     expect(modes()).toEqual(['bootstrap-token'])
     expect(readdirSync(folder).sort()).toEqual(['identity.json', 'instance-id'])
   })
@@ -166,7 +170,7 @@ describe('identity.json', () => {
     writeFileSync(join(folder, 'instance-id'), owner)
     writeFileSync(target, good)
     symlinkSync(target, join(folder, 'identity.json'))
-    await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
+    await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
     expect(modes()).toEqual(['bootstrap-token'])
     expect(readFileSync(target, 'utf8')).toBe(good)
     expect(lstatSync(join(folder, 'identity.json')).isFile()).toBe(true)
@@ -176,7 +180,7 @@ describe('identity.json', () => {
     const before = process.umask(0)
     const folder = join(scratchDir(), 'new')
     try {
-      await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
+      await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
     } finally {
       process.umask(before)
     }
@@ -185,13 +189,92 @@ describe('identity.json', () => {
     for (const name of readdirSync(folder)) expect(mode(join(folder, name))).toBe(0o600)
   })
 
-  test('a key of an enrollment that began over ten minutes ago is not used again', async () => {
-    const folder = scratchDir()
-    plane.respond = () => ({ status: 503, body: '' })
-    await (await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })).stop()
+  describe('the key of an enrollment that was not answered', () => {
+    const pending = async (): Promise<string> => {
+      const folder = scratchDir()
+      plane.respond = () => ({ status: 503, body: '' })
+      await (await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })).stop()
+      plane.respond = () => undefined
+      return folder
+    }
+
+    test.each([
+      ['went on for eleven minutes', 11 * MINUTE],
+      ['went back ten minutes', -10 * MINUTE],
+      ['went back to 1970', -Date.now() + MINUTE],
+      ['was set right after months', 200 * 24 * HOUR],
+    ])('is used again where the clock %s', async (_name, later) => {
+      const folder = await pending()
+      await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder }, undefined, later)
+      expect(plane.enrolls.length).toBeGreaterThan(1)
+      expect(new Set(plane.enrolls.map(({ body }) => body.csr)).size).toBe(1)
+      expect(existsSync(join(folder, 'enrollment.json'))).toBe(false)
+    })
+
+    test('that others can have written is not, and the log says so', async () => {
+      const folder = await pending()
+      chmodSync(join(folder, 'enrollment.json'), 0o606)
+      const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
+      expect(new Set(plane.enrolls.map(({ body }) => body.csr)).size).toBe(2)
+      expect(harness.messages('warn')).toEqual([
+        'enrollment.json cannot be used: others than its owner may write it (mode 0606) — ignoring; a token that was spent with it is lost',
+      ])
+    })
+  })
+
+  test.each([0o660, 0o620, 0o602, 0o606, 0o777])('of mode %o can be anybody’s: it is set aside', async (mode) => {
+    const folder = folderWith(good, mode)
+    const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
+    const octal = `0${mode.toString(8)}`
+    expect(harness.messages('warn')).toEqual([
+      `persisted identity cannot be used: others than its owner may write it (mode ${octal}) — ignoring`,
+    ])
+    expect(modes()).toEqual(['bootstrap-token'])
+    expect(statSync(join(folder, 'identity.json.set-aside')).mode & 0o777).toBe(0o600)
+  })
+
+  test.skipIf(process.geteuid?.() !== 0)('of another user is set aside', async () => {
+    const folder = folderWith(good)
+    chownSync(join(folder, 'identity.json'), 4711, 4711)
+    const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
+    expect(harness.messages('warn')).toEqual(['persisted identity cannot be used: it belongs to user 4711 — ignoring'])
+    expect(modes()).toEqual(['bootstrap-token'])
+  })
+
+  test('in a folder that others may write is used, and one line warns of them', async () => {
+    const folder = folderWith(good)
+    chmodSync(folder, 0o770)
+    const harness = await boot({ RUNNER_IDENTITY_DIR: folder })
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.messages('warn')).toEqual([
+      `others may replace the files in ${folder}: others than its owner may write it (mode 0770)`,
+    ])
+  })
+
+  test.each([
+    ['a clock that went back: not yet valid', -HOUR],
+    ['a clock of 1970', -Date.now() + MINUTE],
+  ])('is used under %s', async (_name, later) => {
+    const folder = folderWith(good)
+    const harness = await boot({ RUNNER_IDENTITY_DIR: folder }, undefined, later)
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.messages()).not.toContain('persisted identity expired beyond the renewal grace window — enrolling')
+  })
+
+  test('that a clock set wrong makes out to be past its window stays for a boot with the right clock', async () => {
+    const folder = folderWith(good)
+    plane.respond = () => problem(401, 'attestation_invalid')
+    const wrong = await boot(
+      { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_spent', RUNNER_IDENTITY_DIR: folder },
+      undefined,
+      24 * HOUR,
+    )
+    await wrong.pass(MINUTE)
+    expect(wrong.exit?.exitCode).toBe(77)
     plane.respond = () => undefined
-    await boot({ RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder }, undefined, 11 * MINUTE)
-    expect(new Set(plane.enrolls.map(({ body }) => body.csr)).size).toBe(2)
+    plane.requests.length = 0
+    await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_spent', RUNNER_IDENTITY_DIR: folder })
+    expect(modes()).toEqual(['mtls-renewal'])
   })
 })
 
@@ -227,7 +310,12 @@ describe('a provisioned certificate', () => {
     const folder = write(provisioned)
     const identityDir = scratchDir()
     const harness = await boot(
-      { ...WITHOUT_ENROLLMENT, RUNNER_BOOTSTRAP_TOKEN: 't', AWS_REGION: 'us-east-1', RUNNER_IDENTITY_DIR: identityDir },
+      {
+        ...WITHOUT_ENROLLMENT,
+        RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t',
+        AWS_REGION: 'us-east-1',
+        RUNNER_IDENTITY_DIR: identityDir,
+      },
       folder,
     )
     const at = harness.lines.findIndex(({ message }) => message === 'using provisioned cert')

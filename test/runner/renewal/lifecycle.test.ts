@@ -693,26 +693,129 @@ describe('RUNNER_IDENTITY_DIR', () => {
     expect(statSync(join(folder, 'instance-id')).mtimeMs).toBe(owner)
   })
 
-  test('whose new identity cannot be written loses the old one too', async () => {
-    const folder = scratchDir()
-    const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
-    // The temporary file has nowhere to go.
-    mkdirSync(join(folder, `identity.json.tmp-${process.pid}`, 'in-the-way'), { recursive: true })
-    await harness.pass(10 * MINUTE)
-    expect(harness.announced).toContain('renewed')
-    expect(harness.messages('warn')).toEqual(['could not persist identity — next boot will re-enroll from scratch'])
-    expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+  describe('that cannot take the renewed identity', () => {
+    const PERSISTED_NOT = 'could not persist identity — next boot will re-enroll from scratch'
+    const KEPT = 'could not persist the renewed identity — going on with the one on disk, and trying again'
+    const obstacleIn = (folder: string) => join(folder, `identity.json.tmp-${process.pid}`)
+    /** The temporary file has nowhere to go. */
+    const obstruct = (folder: string) => mkdirSync(join(obstacleIn(folder), 'in-the-way'), { recursive: true })
+    const clear = (folder: string) => rmSync(obstacleIn(folder), { recursive: true })
+    const onDisk = (folder: string) => JSON.parse(readFileSync(join(folder, 'identity.json'), 'utf8')).certificate
+
+    test('goes on with the one on disk, which may still renew after a restart', async () => {
+      const folder = scratchDir()
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+      const former = harness.agent.identity?.certificate
+      obstruct(folder)
+      await harness.pass(10 * MINUTE)
+      expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+      expect(harness.agent.identity?.certificate).toBe(former)
+      expect(onDisk(folder)).toBe(former)
+      expect(harness.sockets).toHaveLength(1)
+      expect(harness.agent.unready).toBeNull()
+      expect(harness.messages('warn')).toEqual([KEPT])
+      expect(String(harness.lines.find(({ message }) => message === KEPT)?.cause)).toContain(folder)
+      await harness.stop()
+      clear(folder)
+      plane.requests.length = 0
+      const next = await ready({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+      expect(plane.enrolls[0]?.body.attestation.certificate).toBe(former)
+      expect(next.announced).toEqual(['renewed', 'ready'])
+    })
+
+    test('uses the new one as soon as it can be written, with no further renewal', async () => {
+      const folder = scratchDir()
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+      const former = harness.agent.identity?.certificate
+      obstruct(folder)
+      await harness.pass(10 * MINUTE)
+      clear(folder)
+      await harness.pass(31 * SECOND)
+      expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+      expect(harness.agent.identity?.certificate).not.toBe(former)
+      expect(onDisk(folder)).toBe(harness.agent.identity?.certificate)
+      expect(harness.messages('info')).toContain('the identity is persisted now')
+    })
+
+    test('uses the new one in the last minute of the old, which is removed, and writes it when that can be done', async () => {
+      const folder = scratchDir()
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+      obstruct(folder)
+      await harness.pass(13 * MINUTE + 50 * SECOND)
+      expect(existsSync(join(folder, 'identity.json'))).toBe(true)
+      await harness.pass(50 * SECOND)
+      expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed'])
+      expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+      expect(harness.messages('warn')).toEqual([KEPT, PERSISTED_NOT])
+      expect(harness.agent.unready).toBeNull()
+      clear(folder)
+      await harness.pass(31 * SECOND)
+      expect(onDisk(folder)).toBe(harness.agent.identity?.certificate)
+      await harness.pass(HOUR)
+      expect(harness.messages('warn')).toHaveLength(2)
+      expect(harness.agent.unready).toBeNull()
+    })
+
+    test('uses the new one at once where the control plane no longer takes the old', async () => {
+      const folder = scratchDir()
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+      obstruct(folder)
+      await harness.pass(10 * MINUTE)
+      harness.sockets[0]?.end(4003)
+      await harness.pass(2 * SECOND)
+      expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+      expect(harness.announced).toContain('renewed')
+      expect(harness.agent.unready).toBeNull()
+      expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+    })
+
+    test('at a boot from disk serves with the one on disk', async () => {
+      const folder = scratchDir()
+      await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+      const former = onDisk(folder)
+      obstruct(folder)
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder, RUNNER_BOOTSTRAP_TOKEN: '' })
+      expect(harness.agent.identity?.certificate).toBe(former)
+      expect(harness.announced).toEqual(['kept', 'ready'])
+      expect(harness.messages('warn')).toEqual([PERSISTED_NOT])
+    })
+
+    test('keeps a first identity in memory and the key of its enrollment on disk, and writes it later', async () => {
+      const folder = scratchDir()
+      plane.next.push(unavailable)
+      const harness = start({ RUNNER_IDENTITY_DIR: folder })
+      await harness.settle()
+      obstruct(folder)
+      await readyAfter(harness, 2 * SECOND)
+      expect(existsSync(join(folder, 'identity.json'))).toBe(false)
+      expect(existsSync(join(folder, 'enrollment.json'))).toBe(true)
+      clear(folder)
+      await harness.pass(31 * SECOND)
+      expect(readdirSync(folder).sort()).toEqual(['identity.json', 'instance-id'])
+    })
+
+    test('and whose old one cannot be removed either says so', async () => {
+      const folder = scratchDir()
+      const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
+      rmSync(join(folder, 'identity.json'))
+      mkdirSync(join(folder, 'identity.json', 'in-the-way'), { recursive: true })
+      await harness.pass(15 * MINUTE)
+      const warned = harness.lines.filter(({ level }) => level === 'warn')
+      expect(warned.map(({ message }) => message)).toEqual([KEPT, PERSISTED_NOT])
+      expect(warned[1]?.cause).toMatch(/^the former identity stays: .*identity\.json/)
+      expect(harness.agent.unready).toBeNull()
+    })
   })
 
-  test('whose old identity can be neither replaced nor removed says both causes', async () => {
-    const folder = scratchDir()
+  test('that appears after the boot gets the identity', async () => {
+    const blocked = join(scratchDir(), 'file')
+    writeFileSync(blocked, '')
+    const folder = join(blocked, 'identity')
     const harness = await ready({ RUNNER_IDENTITY_DIR: folder })
-    rmSync(join(folder, 'identity.json'))
-    mkdirSync(join(folder, 'identity.json', 'in-the-way'), { recursive: true })
-    await harness.pass(10 * MINUTE)
-    const warned = harness.lines.filter(({ level }) => level === 'warn')
-    expect(warned).toHaveLength(1)
-    expect(warned[0]?.cause).toMatch(/rename.*; the former identity stays: .*identity\.json/)
+    rmSync(blocked)
+    await harness.pass(31 * SECOND)
+    expect(readdirSync(folder).sort()).toEqual(['identity.json', 'instance-id'])
+    expect(mode(folder)).toBe('700')
   })
 
   test('of another runner is ignored', async () => {

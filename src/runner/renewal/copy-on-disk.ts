@@ -1,0 +1,90 @@
+// Keeps the newest identity in RUNNER_IDENTITY_DIR, and tries again where it cannot be written (disk full, read-only by
+// now).
+
+import { messageOf } from '../../node/errors.ts'
+import type { Log } from '../environment/log.ts'
+import type { Identity } from '../identity/identity.ts'
+import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
+
+const KEPT_BACK = 'could not persist the renewed identity — going on with the one on disk, and trying again'
+
+export class CopyOnDisk {
+  readonly #store: IdentityStore | null
+  readonly #log: Log
+  /** What a boot would find. */
+  #onDisk: Identity | null
+  /** What is to be written and could not be. */
+  #unwritten: Identity | null = null
+
+  constructor(store: IdentityStore | null, log: Log, onDisk: Identity | null) {
+    this.#store = store
+    this.#log = log
+    this.#onDisk = store === null ? null : onDisk
+  }
+
+  /** Whether a boot would find it. */
+  has(identity: Identity | null): boolean {
+    return identity !== null && this.#onDisk === identity
+  }
+
+  /** Writes it, now or later. Gives whether it is written. `keepsFormer`: until then the one on disk is used. */
+  write(identity: Identity, keepsFormer: boolean): boolean {
+    if (this.#store === null) return true
+    try {
+      this.#store.save(identity)
+    } catch (error) {
+      this.#unwritten = identity
+      // For a folder that could not be written at boot this was logged then.
+      const message = keepsFormer ? KEPT_BACK : NOT_PERSISTED
+      if (this.#store.unwritable === null) this.#log('warn', message, { cause: messageOf(error) })
+      return false
+    }
+    this.#written(identity)
+    return true
+  }
+
+  /** Tries once more what could not be written. Gives whether nothing is left to write. */
+  writeAgain(): boolean {
+    if (this.#unwritten === null) return true
+    try {
+      this.#store?.save(this.#unwritten)
+    } catch {
+      return false
+    }
+    this.#log('info', 'the identity is persisted now')
+    this.#written(this.#unwritten)
+    return true
+  }
+
+  /**
+   * The identity on disk has a successor that is used from now on: presented again, it would look like a clone. Leaves
+   * one of another enrollment, which has none.
+   */
+  dropFormer(): void {
+    if (this.#onDisk === null || this.#onDisk.enrollmentId !== this.#unwritten?.enrollmentId) return
+    this.#onDisk = null
+    const cause = this.#removal()
+    // On a full disk there is room for it now.
+    if (!this.writeAgain()) this.#log('warn', NOT_PERSISTED, { cause })
+  }
+
+  #removal(): string {
+    try {
+      this.#store?.remove()
+      return 'the former identity has a successor, and was removed'
+    } catch (error) {
+      return `the former identity stays: ${messageOf(error)}`
+    }
+  }
+
+  #written(identity: Identity): void {
+    this.#onDisk = identity
+    this.#unwritten = null
+    try {
+      // Until now a boot could have got the same certificate again with that key.
+      this.#store?.forgetRequest()
+    } catch {
+      // It stays, and the next enrollment writes over it.
+    }
+  }
+}
