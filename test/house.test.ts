@@ -357,16 +357,17 @@ const NAMING: Record<string, NamedModes> = {
   'trust/modes/registry.ts': [ALL, 'the lines of the registry'],
   'worker/attestors/registry.ts': [[...CONFIGURABLE_MODES, RENEWAL], 'the lines of the registry'],
   'runner/evidence/registry.ts': [CONFIGURABLE_MODES, 'the lines of the registry, and the mode of a token alone'],
+  'runner/evidence/token.ts': [['bootstrap-token', 'runner-token', 'kubernetes'], 'a token tells its mode itself'],
 
   'trust/modes/bootstrap-token.ts': [['bootstrap-token'], 'what the trust file says of it'],
   'worker/attestors/bootstrap-token.ts': [['bootstrap-token'], 'its attestor'],
-  'runner/evidence/bootstrap-token.ts': [['bootstrap-token'], 'its variable, the help, and its evidence'],
+  'runner/evidence/bootstrap-token.ts': [['bootstrap-token', 'kubernetes'], 'its variables, the help; a JWS there'],
   'runner/command.ts': [['bootstrap-token'], 'the help: the mode where nothing is given'],
   'cli/edge/demo.ts': [['bootstrap-token'], 'the mode of the demo'],
 
   'trust/modes/runner-token.ts': [['runner-token'], 'what the trust file says of it'],
   'worker/attestors/runner-token.ts': [['runner-token'], 'its attestor'],
-  'runner/evidence/runner-token.ts': [['runner-token', 'kubernetes'], 'its variables, and the help for both tokens'],
+  'runner/evidence/runner-token.ts': [['runner-token', 'kubernetes'], 'its variables, the help for both; a JWS there'],
   'worker/enrollment/name-runner.ts': [['runner-token', 'kubernetes'], 'the token that is sent tells which'],
 
   'trust/modes/aws-sts.ts': [['aws-sts'], 'what the trust file says of it'],
@@ -382,7 +383,7 @@ const NAMING: Record<string, NamedModes> = {
   'trust/issuer.ts': [KUBERNETES, 'the issuer of a cluster tells which'],
   'worker/attestors/kubernetes.ts': [KUBERNETES, 'their attestor'],
   'worker/attestors/workload-claims.ts': [['kubernetes'], 'the claims that the attestor gives'],
-  'runner/evidence/kubernetes.ts': [[...KUBERNETES, 'runner-token'], 'their evidence; a file may hold either token'],
+  'runner/evidence/kubernetes.ts': [KUBERNETES, 'their evidence'],
   ...rowsOf(
     [
       'trust/clusters.ts',

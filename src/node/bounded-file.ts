@@ -15,11 +15,15 @@ export function readUpToLimit(path: string, limit: number): Uint8Array {
 /** Looks at an opened file, and throws where it is not to be read. `file` is its descriptor. */
 export type Inspect = (stats: Stats, file: number) => void
 
+/** The text of a regular file, as `readRegularBytes` reads it. */
+export const readRegularFile = (path: string, limit: number, flags = 0, inspect?: Inspect): string =>
+  readRegularBytes(path, limit, flags, inspect).toString('utf8')
+
 /**
- * The text of a regular file of at most `limit` bytes; throws otherwise. A pipe in its place does not hang. `flags`:
- * further ones to open it with, such as O_NOFOLLOW.
+ * The bytes of a regular file of at most `limit`; throws otherwise. A pipe in its place does not hang. `flags`: further
+ * ones to open it with, such as O_NOFOLLOW.
  */
-export function readRegularFile(path: string, limit: number, flags = 0, inspect: Inspect = () => {}): string {
+export function readRegularBytes(path: string, limit: number, flags = 0, inspect: Inspect = () => {}): Buffer {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)
   try {
     const stats = fstatSync(file)
@@ -27,7 +31,7 @@ export function readRegularFile(path: string, limit: number, flags = 0, inspect:
     inspect(stats, file)
     const bytes = firstBytes(file, limit + 1)
     if (bytes.length > limit) throw new Error(`${path} is over ${limit} bytes`)
-    return bytes.toString('utf8')
+    return bytes
   } finally {
     closeSync(file)
   }

@@ -13,12 +13,18 @@ const SECRET_CHARACTERS = 43
 export const mintToken = (kind: TokenKind): string =>
   PREFIXES[kind] + encodeBase64url(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)))
 
+/** The kind that the prefix names, where only characters of a token follow; it may be cut. Null for any other text. */
+export function namedKind(text: string): TokenKind | null {
+  const kind = (['bootstrap', 'runner'] as const).find((k) => text.startsWith(PREFIXES[k]))
+  if (kind === undefined) return null
+  const secret = text.slice(PREFIXES[kind].length)
+  return secret !== '' && everyCharacter(secret, isBase64url) ? kind : null
+}
+
 /** The kind that the prefix names, or null where the text does not have the form of a minted token. */
 export function kindOfToken(token: string): TokenKind | null {
-  const kind = (['bootstrap', 'runner'] as const).find((k) => token.startsWith(PREFIXES[k]))
-  if (kind === undefined) return null
-  const secret = token.slice(PREFIXES[kind].length)
-  return secret.length === SECRET_CHARACTERS && everyCharacter(secret, isBase64url) ? kind : null
+  const kind = namedKind(token)
+  return kind !== null && token.length === PREFIXES[kind].length + SECRET_CHARACTERS ? kind : null
 }
 
 /** SHA-256 in hexadecimal. A token has 256 random bits, so a hash without salt cannot be searched. */

@@ -40,7 +40,15 @@ export interface AgentEvents {
   readonly onReady: () => void
 }
 
-type BootState = 'liveness' | 'config' | 'secrets' | 'enroll' | 'connect' | 'ready'
+/** The states in order, and what the log says of each. */
+const BOOT_STATES = {
+  liveness: 'the runner starts',
+  config: 'reading the configuration',
+  secrets: 'reading the secrets',
+  enroll: 'getting a certificate',
+  connect: 'opening the tunnel',
+  ready: 'ready: the certificate lives and the tunnel is open',
+} as const
 
 /** What the state `config` finds out. */
 interface Configured {
@@ -115,7 +123,7 @@ export class Agent {
     const { config } = configured.value
 
     this.#enter('secrets')
-    const secrets = await readSecrets(config.secretsDir, config.tenant)
+    const secrets = readSecrets(config.secretsDir, config.tenant)
     if (!secrets.ok) return exitWith(EXIT.config, secrets.error)
 
     this.#enter('enroll')
@@ -144,7 +152,8 @@ export class Agent {
   /** Reads the configuration and the identity; the error is every mistake. */
   async #configure(settings: Settings): Promise<Result<Configured, readonly string[]>> {
     const { certificates, clocks, env, random } = this.#system
-    const config = readConfig(env, settings, this.#flags, certificates)
+    const config = readConfig(env, settings, this.#flags, this.#log, certificates)
+    for (const warning of settings.warnings) this.#log('warn', warning)
     const store = config.provisioned === null ? openStore(config.identityDir, this.#log) : null
     const loaded = identityAtBoot(config, store, this.#log, clocks.now(), random())
     const current = loaded.ok ? loaded.value : null
@@ -197,8 +206,8 @@ export class Agent {
     this.#tunnel.run().catch(this.#ended.reject)
   }
 
-  #enter(state: BootState, fields: Readonly<Record<string, number>> = {}): void {
-    this.#log('info', state, { state, ...fields })
+  #enter(state: keyof typeof BOOT_STATES, fields: Readonly<Record<string, number>> = {}): void {
+    this.#log('info', BOOT_STATES[state], { state, ...fields })
   }
 
   #logAs(instanceId: string): Log {

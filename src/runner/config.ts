@@ -7,10 +7,13 @@ import { INSTANCE_ID_CHARACTERS } from '../protocol/limits.ts'
 import { ENROLL_PATH, PROVISIONED_FILES, TUNNEL_PATH } from '../protocol/paths.ts'
 import { isTenantSlug } from '../protocol/spiffe-id.ts'
 import type { Flags } from './environment/arguments.ts'
+import type { Log } from './environment/log.ts'
 import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
+import { pathMistake } from './environment/paths.ts'
 import { pemPath } from './environment/pem-input.ts'
 import type { Settings } from './environment/settings.ts'
 import { EVIDENCE_VARIABLES, type EvidenceConfig, readEvidenceConfig } from './evidence/registry.ts'
+import type { DeclaredRunnerId } from './identity/identity.ts'
 import { readProvisionedSource } from './identity/provisioned.ts'
 import { readExtraRoots } from './net/extra-roots.ts'
 import type { RenewalConfig } from './renewal/renewal.ts'
@@ -39,16 +42,11 @@ export function readConfig(
   env: NodeJS.ProcessEnv,
   settings: Settings,
   flags: Flags,
+  log: Log,
   certificates = CERTIFICATES,
 ): Config {
   const { mistakes } = settings
-  for (const [flag, value] of [
-    ['--token-file', flags.tokenFile],
-    ['--runner-id', flags.runnerId],
-  ]) {
-    if (value?.trim() === '') mistakes.push(`${flag} is empty`)
-  }
-  const evidence = readEvidenceConfig(settings, flags.tokenFile || null)
+  const evidence = readEvidenceConfig(settings, { fileFlag: readTokenFlag(flags, settings), log })
   const enrollUrl = settings.origin('RUNNER_ENROLL_URL', ENROLL_PATH, 'https')
   const tunnelUrl = settings.origin('RUNNER_TUNNEL_URL', TUNNEL_PATH, 'wss') ?? enrollUrl
   const extraRoots = readExtraRoots(settings, certificates)
@@ -59,11 +57,11 @@ export function readConfig(
     isTenantSlug,
     'must be a tenant: a-z, 0-9 and -, 1 to 63 characters',
   )
-  const secretsDir = settings.text('RUNNER_SECRETS_DIR')
+  const secretsDir = settings.folder('RUNNER_SECRETS_DIR')
   const renewal = settings.choice('RUNNER_CERT_RENEWAL', ['on', 'off'])
-  const identityDir = settings.text('RUNNER_IDENTITY_DIR')
+  const identityDir = settings.stateFolder('RUNNER_IDENTITY_DIR')
   const rules = proxyRules(env)
-  const runnerId = flags.runnerId || settings.text('RUNNER_ID')
+  const runnerId = readRunnerId(flags, settings)
   const instanceId = readInstanceId(settings)
   if (provisioned === null && !settings.has('RUNNER_ENROLL_URL')) mistakes.push(NO_IDENTITY)
   if (provisioned !== null && !settings.has('RUNNER_TUNNEL_URL') && !settings.has('RUNNER_ENROLL_URL')) {
@@ -89,6 +87,21 @@ export function readConfig(
     instanceId,
     overridden: OVERRIDDEN.filter((name) => settings.has(name)),
   }
+}
+
+function readTokenFlag({ tokenFile }: Flags, { mistakes }: Settings): string | null {
+  if (tokenFile === undefined) return null
+  const name = '--token-file'
+  const mistake = tokenFile.trim() === '' ? `${name} is empty` : pathMistake(name, tokenFile)
+  if (mistake !== null) mistakes.push(mistake)
+  return mistake === null ? tokenFile : null
+}
+
+function readRunnerId(flags: Flags, settings: Settings): DeclaredRunnerId | null {
+  if (flags.runnerId?.trim() === '') settings.mistakes.push('--runner-id is empty')
+  if (flags.runnerId) return { name: '--runner-id', value: flags.runnerId }
+  const value = settings.text('RUNNER_ID')
+  return value === null ? null : { name: 'RUNNER_ID', value }
 }
 
 const OVERRIDDEN = [...EVIDENCE_VARIABLES, 'RUNNER_IDENTITY_DIR']

@@ -2,7 +2,7 @@
 // quirk of an env file either read in its one sense or named.
 
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
@@ -11,12 +11,14 @@ import { ok } from '../../src/protocol/result.ts'
 import { epochMilliseconds } from '../../src/protocol/time.ts'
 import { readArguments } from '../../src/runner/environment/arguments.ts'
 import { mountMistakes } from '../../src/runner/environment/mounts.ts'
-import { pemSource } from '../../src/runner/environment/pem-input.ts'
+import { pemReader } from '../../src/runner/environment/pem-input.ts'
+import { readSecrets } from '../../src/runner/environment/secrets.ts'
 import { Settings } from '../../src/runner/environment/settings.ts'
 import { fileToken } from '../../src/runner/evidence/token.ts'
 import { readKey } from '../../src/runner/identity/keys.ts'
+import { openFolder } from '../../src/runner/identity/private-file.ts'
 import { FakeControlPlane, problem } from '../fakes/control-plane.ts'
-import { Harness, kubernetesToken, MINUTE, SECOND, scratchDir } from './harness.ts'
+import { Harness, kubernetesToken, MINUTE, newKeyPem, SECOND, scratchDir } from './harness.ts'
 
 const CASES = fileURLToPath(new URL('../cases/agent/', import.meta.url))
 const NO_IDENTITY = 'either provide RUNNER_CERT_PEM+RUNNER_KEY_PEM (provisioned cert) or RUNNER_ENROLL_URL (enrollment)'
@@ -29,6 +31,8 @@ afterAll(() => plane.stop())
 beforeEach(() => {
   plane.requests.length = 0
 })
+
+const noLog = () => {}
 
 /** The mistakes that a boot ends with; none where it got as far as enrolling. */
 async function mistakesOf(env: NodeJS.ProcessEnv, flags = {}, certificates?: string): Promise<readonly string[]> {
@@ -63,7 +67,7 @@ describe('messages, word for word', () => {
   })
 
   test(NO_IDENTITY, async () => {
-    const env = { RUNNER_ENROLL_URL: '', RUNNER_BOOTSTRAP_TOKEN: 't' }
+    const env = { RUNNER_ENROLL_URL: '', RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }
     expect(await mistakesOf(env)).toEqual([NO_IDENTITY])
   })
 
@@ -71,11 +75,13 @@ describe('messages, word for word', () => {
     'of a proxy in %s that is none, with nothing of its value',
     async (name) => {
       for (const value of ['socks5://user:hush@proxy.test', 'http://user:1/hush@proxy.test', 'http://user:hush@']) {
-        expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't', [name]: value })).toEqual([
+        expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', [name]: value })).toEqual([
           `${name} is not the URL of an HTTP proxy, such as http://proxy.example:3128`,
         ])
       }
-      expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't', [name]: 'http://user:p%zz@proxy.test:3128' })).toEqual([])
+      expect(
+        await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', [name]: 'http://user:p%zz@proxy.test:3128' }),
+      ).toEqual([])
     },
   )
 
@@ -90,14 +96,13 @@ describe('messages, word for word', () => {
       RUNNER_TOKEN_FILE: '/b',
     }
     const mistakes = await mistakesOf(env, { mounts: ['/certs:/certs'] }, '/certs')
-    expect(mistakes).toHaveLength(7)
+    expect(mistakes).toHaveLength(6)
     for (const part of [
       NO_IDENTITY,
       'RUNNER_ATTESTATION_MODE=aws-sts requires AWS_REGION',
       'RUNNER_CERT_RENEWAL must be one of on, off',
       'RUNNER_TENANT must be a tenant: a-z, 0-9 and -, 1 to 63 characters',
       'RUNNER_HEALTH_PORT must be a port number, 0 to 65535',
-      'RUNNER_TOKEN and RUNNER_TOKEN_FILE are both set: give one of them',
       '--mount "/certs" is refused: it is, holds or lies under the certificate directory (/certs)',
     ]) {
       expect(mistakes).toContain(part)
@@ -149,7 +154,7 @@ describe('messages, word for word', () => {
     await harness.pass(5 * SECOND)
     writeFileSync(path, kubernetesToken({ exp: 4e9 }))
     await harness.pass(SECOND)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     expect(plane.enrolls[0]?.body.attestation.mode).toBe('kubernetes')
     await harness.stop()
   })
@@ -187,7 +192,11 @@ describe('the mode', () => {
     ['RUNNER_BOOTSTRAP_TOKEN', { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x' }, 'bootstrap-token'],
     [
       'an explicit one',
-      { RUNNER_ATTESTATION_MODE: 'bootstrap-token', RUNNER_BOOTSTRAP_TOKEN: 'b', RUNNER_TOKEN: 'r' },
+      {
+        RUNNER_ATTESTATION_MODE: 'bootstrap-token',
+        RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_b',
+        RUNNER_TOKEN: 'another product’s',
+      },
       'bootstrap-token',
     ],
   ])('follows from %s', async (_name, env, mode) => {
@@ -212,9 +221,115 @@ describe('the mode', () => {
     }
   })
 
+  const JWS = kubernetesToken({ exp: 4e9 })
+  /** What a token is tells itself. */
+  const TOKENS: [string, string][] = [
+    ['bootstrap-token', 'muster_bt_x'],
+    ['runner-token', 'muster_rt_x'],
+    ['kubernetes', JWS],
+  ]
+
+  test.each(['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_TOKEN', 'COMPASS_RUNNER_TOKEN'])(
+    'follows from the token in %s, not from the name of the variable',
+    async (name) => {
+      for (const [mode, token] of TOKENS) {
+        plane.requests.length = 0
+        expect(await mistakesOf({ [name]: ` ${token}\n` })).toEqual([])
+        expect(plane.enrolls[0]?.body.attestation).toEqual({ mode, token })
+      }
+    },
+  )
+
+  test.each<[string, NodeJS.ProcessEnv]>([
+    ['RUNNER_BOOTSTRAP_TOKEN_FILE', {}],
+    ['RUNNER_BOOTSTRAP_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'bootstrap-token' }],
+    ['RUNNER_TOKEN_FILE', {}],
+    ['RUNNER_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'runner-token' }],
+    ['RUNNER_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'kubernetes' }],
+    ['RUNNER_GKE_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'gke-oidc' }],
+  ])('follows from the token in the file of %s, with %j too', async (name, env) => {
+    const path = join(scratchDir(), 'token')
+    for (const [mode, token] of TOKENS) {
+      writeFileSync(path, token)
+      plane.requests.length = 0
+      expect(await mistakesOf({ ...env, [name]: path })).toEqual([])
+      const named = mode === 'kubernetes' && name === 'RUNNER_GKE_TOKEN_PATH' ? 'gke-oidc' : mode
+      expect(plane.enrolls[0]?.body.attestation).toEqual({ mode: named, token })
+    }
+  })
+
+  /** Of other products: opaque, two dots (GitLab's routable tokens, Discord's), three parts that are no JSON. */
+  const FOREIGN = [
+    'AABBCCDDEEFF',
+    'glrt-t1_abc.01.0w1x2y3z4',
+    'MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs',
+    'a.b.c',
+    `${JWS}.more`,
+    JWS.slice(0, JWS.lastIndexOf('.') + 1),
+    'muster_bt_…',
+    'muster_bt_',
+    'muster_xt_x',
+    'MUSTER_BT_x',
+  ]
+
+  test.each(['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_TOKEN', 'COMPASS_RUNNER_TOKEN'])(
+    'other text in %s is sent nowhere: 78, and the variable is named',
+    async (name) => {
+      for (const text of FOREIGN) {
+        const mistakes = await mistakesOf({ [name]: text })
+        expect(mistakes).toEqual([
+          `${name} holds neither a token of Muster (muster_bt_…, muster_rt_…) nor a compact JWS: it is not sent`,
+        ])
+      }
+      expect(plane.requests).toEqual([])
+    },
+  )
+
+  test.each<[string, NodeJS.ProcessEnv, string]>([
+    ['RUNNER_TOKEN_FILE', {}, 'RUNNER_TOKEN_FILE'],
+    ['RUNNER_BOOTSTRAP_TOKEN_FILE', {}, 'RUNNER_BOOTSTRAP_TOKEN_FILE'],
+    ['RUNNER_EKS_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'eks-oidc' }, 'RUNNER_EKS_TOKEN_PATH'],
+  ])('other text in the file of %s is sent nowhere', async (name, env, named) => {
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, 'AABBCCDDEEFF')
+    const harness = new Harness(plane, { ...env, [name]: path })
+    await harness.pass(11 * SECOND)
+    expect(harness.exit?.exitCode).toBe(78)
+    expect(harness.exit?.messages[0]).toMatch(new RegExp(`^${named}: the file ${path} holds neither a token of Muster`))
+    expect(harness.text.join('')).not.toContain('AABBCC')
+    expect(plane.requests).toEqual([])
+  })
+
+  test.each<[string[], NodeJS.ProcessEnv]>([
+    [['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_TOKEN'], { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x', RUNNER_TOKEN: 'AABBCC' }],
+    [
+      ['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_TOKEN_FILE'],
+      { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x', RUNNER_TOKEN_FILE: '/a' },
+    ],
+    [
+      ['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_BOOTSTRAP_TOKEN_FILE'],
+      { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x', RUNNER_BOOTSTRAP_TOKEN_FILE: '/a' },
+    ],
+    [
+      ['RUNNER_BOOTSTRAP_TOKEN', 'RUNNER_GKE_TOKEN_PATH'],
+      { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x', RUNNER_GKE_TOKEN_PATH: '/a' },
+    ],
+    [['RUNNER_TOKEN', 'COMPASS_RUNNER_TOKEN'], { RUNNER_TOKEN: 'muster_rt_x', COMPASS_RUNNER_TOKEN: 'muster_rt_x' }],
+  ])('of %j together is a mistake that names both', async (names, env) => {
+    expect(await mistakesOf(env)).toEqual([`${names.join(' and ')} are both set: give one of them`])
+    expect(plane.requests).toEqual([])
+  })
+
+  test('that is named reads its own variables alone', async () => {
+    const foreign = { RUNNER_TOKEN: 'AABBCC', RUNNER_TOKEN_FILE: '~/x', RUNNER_GKE_TOKEN_PATH: '$HOME' }
+    const named = { RUNNER_ATTESTATION_MODE: 'bootstrap-token', RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x' }
+    expect(await mistakesOf({ ...foreign, ...named })).toEqual([])
+    expect(plane.enrolls[0]?.body.attestation).toEqual({ mode: 'bootstrap-token', token: 'muster_bt_x' })
+  })
+
   test('mtls-renewal and other words are none', async () => {
     for (const mode of ['mtls-renewal', 'AWS-STS', 'azure']) {
-      expect((await mistakesOf({ RUNNER_ATTESTATION_MODE: mode, RUNNER_BOOTSTRAP_TOKEN: 't' }))[0]).toContain(
+      expect((await mistakesOf({ RUNNER_ATTESTATION_MODE: mode, RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }))[0]).toContain(
         'RUNNER_ATTESTATION_MODE must be one of bootstrap-token, runner-token, aws-sts, gke-oidc, eks-oidc, kubernetes',
       )
     }
@@ -244,7 +359,7 @@ describe('the token source', () => {
   test('A read error returns the cached token while unexpired, and fails after expiry', () => {
     const path = join(scratchDir(), 'token')
     writeFileSync(path, expiring(10))
-    const source = fileToken(path)
+    const source = fileToken(path, noLog)
     expect(source(later(0))).toEqual(ok(expiring(10)))
     rmSync(path)
     expect(source(later(9))).toEqual(ok(expiring(10)))
@@ -269,6 +384,25 @@ describe('the token source', () => {
     ])
   })
 
+  test.each<[string, (path: string) => void, string]>([
+    ['unreadable', (path) => rmSync(path), 'cannot be read'],
+    ['empty', (path) => writeFileSync(path, '\n'), 'is empty'],
+    ['another text', (path) => writeFileSync(path, 'AABBCC'), 'holds no token'],
+  ])('a file that became %s gives the last token, and one line says so', async (_name, spoil, says) => {
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, 'muster_rt_x')
+    plane.next.push(...Array(3).fill(() => ({ status: 503, body: '' })))
+    const harness = new Harness(plane, { RUNNER_TOKEN_FILE: path })
+    await harness.settle()
+    spoil(path)
+    await harness.pass(20 * SECOND)
+    expect(plane.enrolls.map(({ body }) => body.attestation.token)).toEqual(Array(4).fill('muster_rt_x'))
+    const line = `the token file ${path} ${says}: the last token serves`
+    expect(harness.messages('warn').filter((message) => message === line)).toHaveLength(1)
+    expect(harness.text.join('')).not.toContain('AABBCC')
+    await harness.stop()
+  })
+
   test('follows the swap of a link as the kubelet makes it', () => {
     const folder = scratchDir()
     const rotate = (token: string): void => {
@@ -276,7 +410,7 @@ describe('the token source', () => {
       execFileSync(join(CASES, 'rotate-projected-token.sh'), [join(folder, 'volume'), join(folder, 'new')])
     }
     rotate(expiring(10, 1))
-    const source = fileToken(join(folder, 'volume', 'token'))
+    const source = fileToken(join(folder, 'volume', 'token'), noLog)
     expect(source(later(0))).toEqual(ok(expiring(10, 1)))
     rotate(expiring(10, 2))
     expect(source(later(0))).toEqual(ok(expiring(10, 2)))
@@ -287,7 +421,7 @@ describe('the token source', () => {
     execFileSync('mkfifo', [join(folder, 'pipe')])
     writeFileSync(join(folder, 'large'), 'x'.repeat(10_000))
     for (const name of ['pipe', 'large', '.']) {
-      expect(fileToken(join(folder, name))(later(0))).toMatchObject({ error: { kind: 'absent' } })
+      expect(fileToken(join(folder, name), noLog)(later(0))).toMatchObject({ error: { kind: 'absent' } })
     }
   })
 })
@@ -363,7 +497,7 @@ describe('--mount', () => {
       const certificates = name.endsWith('by default') ? join(at, 'certs') : undefined
       const harness = new Harness(
         plane,
-        { RUNNER_BOOTSTRAP_TOKEN: 't', ...env },
+        'RUNNER_TOKEN_FILE' in env ? env : { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', ...env },
         { mounts: [join(at, mount)] },
         certificates,
       )
@@ -373,7 +507,7 @@ describe('--mount', () => {
 
     test('and not what lies beside a CA', async () => {
       const mistakes = await mistakesOf(
-        { RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_CA_PEM: join(at, 'pki/ca.pem') },
+        { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_CA_PEM: join(at, 'pki/ca.pem') },
         { mounts: [join(at, 'pki/cert.pem')] },
       )
       expect(mistakes.join()).not.toContain('--mount')
@@ -387,6 +521,139 @@ describe('--mount', () => {
 
   test('without a host path is a mistake', () => {
     expect(mountMistakes([':/job', ''], guarded)).toHaveLength(2)
+  })
+})
+
+describe('paths', () => {
+  const enrolls = { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }
+
+  test.each(['RUNNER_IDENTITY_DIR', 'RUNNER_SECRETS_DIR'])('%s is absolute', async (name) => {
+    for (const path of ['x', './x', '../x', '.']) {
+      expect(await mistakesOf({ ...enrolls, RUNNER_TENANT: 'acme', [name]: path })).toEqual([
+        `${name} must be an absolute path`,
+      ])
+    }
+  })
+
+  test.each<[string, NodeJS.ProcessEnv]>([
+    ['RUNNER_IDENTITY_DIR', enrolls],
+    ['RUNNER_SECRETS_DIR', { ...enrolls, RUNNER_TENANT: 'acme' }],
+    ['RUNNER_TOKEN_FILE', {}],
+    ['COMPASS_RUNNER_TOKEN_FILE', {}],
+    ['RUNNER_BOOTSTRAP_TOKEN_FILE', {}],
+    ['RUNNER_GKE_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'gke-oidc' }],
+    ['RUNNER_EKS_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'eks-oidc' }],
+    ['RUNNER_CA_PEM', enrolls],
+    ['RUNNER_CERT_PEM', { RUNNER_KEY_PEM: newKeyPem() }],
+    ['RUNNER_KEY_PEM', { RUNNER_CERT_PEM: newKeyPem() }],
+  ])('a "~" at the beginning of %s or a "$" in it is a mistake: nothing expanded it', async (name, env) => {
+    const here = scratchDir()
+    const before = readdirSync('.')
+    for (const path of ['~/x', '~', '~user/x']) {
+      expect(await mistakesOf({ ...env, [name]: path })).toEqual([
+        `${name} begins with "~", which only a shell expands: write the whole path`,
+      ])
+    }
+    for (const path of ['$HOME/x', `\${HOME}/x`, `${here}/$USER`]) {
+      expect(await mistakesOf({ ...env, [name]: path })).toEqual([
+        `${name} holds a "$", which nothing expanded: write the whole path`,
+      ])
+    }
+    expect(readdirSync('.')).toEqual(before)
+  })
+
+  test('a "~" within a path is a part of it', async () => {
+    expect(await mistakesOf({ ...enrolls, RUNNER_IDENTITY_DIR: join(scratchDir(), 'a~b~') })).toEqual([])
+  })
+
+  test('of --token-file, as an option of the library too', async () => {
+    expect(await mistakesOf({}, { tokenFile: '~/token' })).toContain(
+      '--token-file begins with "~", which only a shell expands: write the whole path',
+    )
+  })
+
+  test('RUNNER_IDENTITY_DIR is not under /proc, /sys or /dev, wherever a link leads', async () => {
+    const folder = scratchDir()
+    symlinkSync('/proc', join(folder, 'link'))
+    symlinkSync('/sys/nowhere', join(folder, 'dangling'))
+    symlinkSync('dangling/deeper', join(folder, 'twice'))
+    for (const [path, kernel] of [
+      ['/proc', '/proc'],
+      ['/proc/x', '/proc'],
+      ['/tmp/../proc/self/x', '/proc'],
+      ['/sys/x/y', '/sys'],
+      ['/dev/shm/x', '/dev'],
+      ['//proc//x', '/proc'],
+      [join(folder, 'link', 'x'), '/proc'],
+      [join(folder, 'dangling'), '/sys'],
+      [join(folder, 'twice', 'x'), '/sys'],
+    ] as const) {
+      expect(await mistakesOf({ ...enrolls, RUNNER_IDENTITY_DIR: path })).toEqual([
+        `RUNNER_IDENTITY_DIR is under ${kernel}, where no file lasts: name another folder`,
+      ])
+    }
+    expect(plane.requests).toEqual([])
+  })
+
+  test('a folder that can never be made ends in its error', () => {
+    expect(() => openFolder('/proc/x/y')).toThrow('ENOENT')
+  })
+
+  test('a link that leads to itself is no folder, and the boot goes on', async () => {
+    const folder = scratchDir()
+    symlinkSync('loop', join(folder, 'loop'))
+    const harness = new Harness(plane, { ...enrolls, RUNNER_IDENTITY_DIR: join(folder, 'loop') })
+    await harness.settle()
+    expect(harness.messages('warn')).toContain('could not persist identity — next boot will re-enroll from scratch')
+    expect(harness.states).toContain('ready')
+    await harness.stop()
+  })
+})
+
+describe('what a Service leaves in the environment', () => {
+  test.each(['tcp://10.0.0.7:8080', 'udp://10.0.0.7:53', 'sctp://[fd00::7]:80'])(
+    'RUNNER_HEALTH_PORT=%s is ignored, with a line that says where it came from',
+    async (value) => {
+      const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_HEALTH_PORT: value })
+      await harness.settle()
+      expect(harness.states).toContain('ready')
+      expect(harness.messages('warn')).toEqual([
+        'RUNNER_HEALTH_PORT is ignored: it is no port number but the address that Kubernetes gives of a Service called runner-health; enableServiceLinks: false in the pod keeps such variables away',
+      ])
+      await harness.stop()
+    },
+  )
+
+  test.each(['http://10.0.0.7:8080', 'tcp', '8080/tcp'])('RUNNER_HEALTH_PORT=%s is a mistake', async (value) => {
+    expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_HEALTH_PORT: value })).toEqual([
+      'RUNNER_HEALTH_PORT must be a port number, 0 to 65535',
+    ])
+  })
+})
+
+describe('secrets', () => {
+  const secretsOf = (folder: string) => readSecrets(folder, 'acme')
+
+  test('of a projected volume are read through its links', () => {
+    const folder = scratchDir()
+    mkdirSync(join(folder, 'acme', '..2026_01'), { recursive: true })
+    writeFileSync(join(folder, 'acme', '..2026_01', 'password'), 'hush')
+    symlinkSync('..2026_01', join(folder, 'acme', '..data'))
+    symlinkSync('..data/password', join(folder, 'acme', 'password'))
+    expect(secretsOf(folder)).toEqual(ok(new Map([['password', Uint8Array.from(Buffer.from('hush'))]])))
+  })
+
+  test('without an end do not hang the boot', () => {
+    const folder = scratchDir()
+    mkdirSync(join(folder, 'acme'))
+    symlinkSync('/dev/zero', join(folder, 'acme', 'device'))
+    execFileSync('mkfifo', [join(folder, 'acme', 'pipe')])
+    expect(secretsOf(folder)).toEqual(ok(new Map()))
+    writeFileSync(join(folder, 'acme', 'large'), Buffer.alloc(17 * 1024 * 1024))
+    expect(secretsOf(folder)).toEqual({
+      ok: false,
+      error: `RUNNER_SECRETS_DIR cannot be read: ${join(folder, 'acme')} holds over 16 MiB`,
+    })
   })
 })
 
@@ -408,7 +675,7 @@ describe('accidents of env files', () => {
   const pems = cases.filter(({ file }) => file.startsWith('pem-'))
   test.each(pems)('$file: $expect', ({ file, expect: expected }) => {
     const value = envOf(file).RUNNER_KEY_PEM ?? ''
-    const reading = pemSource('RUNNER_KEY_PEM', value)()
+    const reading = pemReader('RUNNER_KEY_PEM', value)()
     if (reading.ok) {
       expect(expected).toContain('accept')
       expect(readKey(reading.value)).not.toBeNull()
@@ -419,12 +686,12 @@ describe('accidents of env files', () => {
     }
   })
   test('at least the literal line ends are read', () => {
-    expect(pemSource('X', envOf('pem-literal-backslash-n.env').RUNNER_KEY_PEM ?? '')()).toHaveProperty('ok', true)
+    expect(pemReader('X', envOf('pem-literal-backslash-n.env').RUNNER_KEY_PEM ?? '')()).toHaveProperty('ok', true)
   })
 
   const others = cases.filter(({ file }) => !file.startsWith('pem-') && !file.startsWith('token-'))
   test.each(others)('$file: $expect', async ({ file, expect: expected }) => {
-    const env = { RUNNER_BOOTSTRAP_TOKEN: 't', ...envOf(file) }
+    const env = { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', ...envOf(file) }
     // The tenant of a case is not the one that is enrolled into: only the mistakes of `config` count here.
     const mistakes = (await mistakesOf(env)).filter((message) => !message.includes('refusing to start'))
     if (mistakes.length === 0) expect(expected).toMatch(/accept|as-unset/)
@@ -448,7 +715,7 @@ describe('accidents of env files', () => {
   })
 
   test('an empty argument is named', async () => {
-    expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 't' }, { tokenFile: '', runnerId: ' ' })).toEqual([
+    expect(await mistakesOf({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }, { tokenFile: '', runnerId: ' ' })).toEqual([
       '--token-file is empty',
       '--runner-id is empty',
     ])

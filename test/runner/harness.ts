@@ -219,6 +219,11 @@ export class Harness {
     this.clocks.asleepFor += duration
   }
 
+  /** The boot states that it went through. */
+  get states(): unknown[] {
+    return this.lines.flatMap(({ state }) => (state === undefined ? [] : [state]))
+  }
+
   messages(level?: string): string[] {
     return this.lines.filter((line) => level === undefined || line.level === level).map(({ message }) => message)
   }

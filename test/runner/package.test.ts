@@ -41,7 +41,7 @@ describe('the package', () => {
   test('runs a runner to ready in under 90 MiB', async () => {
     const runner = spawnNode(join(built, 'cli/main.js'), ['runner'], {
       stderr: 'inherit',
-      env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 't' },
+      env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' },
     })
     try {
       let text = ''
@@ -84,7 +84,7 @@ describe('the package', () => {
 
   test('exports the runner as a library', async () => {
     const { Runner } = await import(join(built, 'runner/index.js'))
-    const runner = new Runner({ env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 't' } })
+    const runner = new Runner({ env: { RUNNER_ENROLL_URL: plane.url, RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' } })
     await runner.start()
     expect(runner.identity.tenant).toBe('acme')
     await runner.stop()

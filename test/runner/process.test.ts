@@ -236,7 +236,7 @@ describe('against a fake control plane with scripted answers', () => {
   })
   const env = (more: Readonly<Record<string, string>> = {}) => ({
     RUNNER_ENROLL_URL: plane.url,
-    RUNNER_BOOTSTRAP_TOKEN: 't',
+    RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t',
     ...more,
   })
 
@@ -315,7 +315,7 @@ describe('against a fake control plane with scripted answers', () => {
     writeFileSync(profile, `[default]\ncredential_process = sh ${program}\n`)
     closeInTheEnd(() => process.kill(Number(readFileSync(pid, 'utf8'))))
     const aws = { RUNNER_ENROLL_URL: plane.url, RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' }
-    const far = { RUNNER_ENROLL_URL: 'https://muster.test', RUNNER_BOOTSTRAP_TOKEN: 't' }
+    const far = { RUNNER_ENROLL_URL: 'https://muster.test', RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }
     const waiting = [
       run({ ...aws, AWS_CONTAINER_CREDENTIALS_FULL_URI: endpoint, AWS_EC2_METADATA_DISABLED: 'true' }),
       run({ ...aws, AWS_CONFIG_FILE: profile, AWS_EC2_METADATA_DISABLED: 'true' }),

@@ -3,9 +3,15 @@
 
 import { isLoopback } from '../../node/proxy-rules.ts'
 import { isPrintable } from '../../protocol/characters.ts'
+import { folderMistake, pathMistake, stateFolderMistake } from './paths.ts'
+
+/** What the value of `<SERVICE>_PORT` begins with, which Kubernetes sets in each pod of a Service's namespace. */
+const SERVICE_LINK = ['tcp://', 'udp://', 'sctp://']
 
 export class Settings {
   readonly mistakes: string[] = []
+  /** What is left unused, and why. */
+  readonly warnings: string[] = []
   readonly #env: NodeJS.ProcessEnv
 
   constructor(env: NodeJS.ProcessEnv) {
@@ -47,6 +53,14 @@ export class Settings {
   port(name: string): number | null {
     const value = this.text(name)
     if (value === null) return null
+    if (SERVICE_LINK.some((scheme) => value.startsWith(scheme))) {
+      const service = name.slice(0, -'_PORT'.length).toLowerCase().replaceAll('_', '-')
+      this.warnings.push(
+        `${name} is ignored: it is no port number but the address that Kubernetes gives of a Service called ${service}; ` +
+          'enableServiceLinks: false in the pod keeps such variables away',
+      )
+      return null
+    }
     const port = /^\d{1,5}$/.test(value) ? Number(value) : 65_536
     return port <= 65_535 ? port : this.#wrong(name, 'must be a port number, 0 to 65535')
   }
@@ -56,6 +70,21 @@ export class Settings {
     const value = this.text(name)
     if (value === null) return null
     return [...value].length <= limit && fits(value) ? value : this.#wrong(name, rule)
+  }
+
+  /** The path of a file. */
+  path(name: string): string | null {
+    return this.#checked(name, pathMistake)
+  }
+
+  /** The path of a folder that files are read from. */
+  folder(name: string): string | null {
+    return this.#checked(name, folderMistake)
+  }
+
+  /** The path of a folder that files are kept in. */
+  stateFolder(name: string): string | null {
+    return this.#checked(name, stateFolderMistake)
   }
 
   /** A token: no white space within. */
@@ -89,6 +118,14 @@ export class Settings {
       return this.#wrong(name, `must begin with ${schemes}://: plain http is for this machine only`)
     }
     return new URL(url.origin)
+  }
+
+  #checked(name: string, mistakeOf: (name: string, value: string) => string | null): string | null {
+    const value = this.text(name)
+    const mistake = value === null ? null : mistakeOf(name, value)
+    if (mistake === null) return value
+    this.mistakes.push(mistake)
+    return null
   }
 
   /** Records a mistake of the variable. */

@@ -8,7 +8,7 @@ import { directAgent, isUnknownCa, ProxyAgent, ProxyError, untrustedText } from 
 import { everyCharacter, isLowerOrDigit } from '../../protocol/characters.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
-import type { Evidence, EvidenceMode } from './evidence.ts'
+import { type Evidence, type EvidenceMode, requires } from './evidence.ts'
 
 export interface AwsCredentials {
   readonly accessKeyId: string
@@ -35,7 +35,7 @@ export const awsSts: EvidenceMode = {
   read(settings) {
     const rule = 'must be the name of a region, such as us-east-1'
     const region = settings.word('AWS_REGION', 40, (text) => everyCharacter(text, isRegionCharacter), rule)
-    if (region === null) return err('AWS_REGION')
+    if (region === null) return err(settings.has('AWS_REGION') ? null : requires('aws-sts', 'AWS_REGION'))
     return ok({
       path: settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE'),
       modeAt: () => 'aws-sts',

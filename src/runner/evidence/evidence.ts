@@ -5,7 +5,7 @@ import type { Network } from '../../node/http-client.ts'
 import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
-import type { Fields } from '../environment/log.ts'
+import type { Fields, Log } from '../environment/log.ts'
 import type { Settings } from '../environment/settings.ts'
 
 export interface Evidence {
@@ -30,13 +30,11 @@ export interface EvidenceSource {
   readonly gather: (nonce: string, now: EpochMilliseconds, network: Network) => Promise<Result<Evidence, string>>
 }
 
-/** A token that the environment gives whatever the mode is. */
-export interface GivenToken {
-  readonly token: string | null
-  /** `--token-file`, or else its variable. */
-  readonly file: string | null
-  /** Of the two, the flag alone. */
+/** What a mode is given beside the variables. */
+export interface Given {
+  /** `--token-file`. It wins over the variables that name a file. */
   readonly fileFlag: string | null
+  readonly log: Log
 }
 
 export interface EvidenceMode {
@@ -44,6 +42,12 @@ export interface EvidenceMode {
   readonly variables: readonly string[]
   /** Their lines in the help. */
   readonly help: string
-  /** Wrong variables are mistakes in `settings`. The error names what must be set and is not. */
-  readonly read: (settings: Settings, given: GivenToken) => Result<EvidenceSource, string>
+  /** The error is a mistake, but only if the runner must enroll; null where it is among those of `settings` already. */
+  readonly read: (settings: Settings, given: Given) => Result<EvidenceSource, string | null>
 }
+
+export const MODE_VARIABLE = 'RUNNER_ATTESTATION_MODE'
+
+/** The mistake of a mode without what it needs. */
+export const requires = (mode: ConfigurableMode, variables: string): string =>
+  `${MODE_VARIABLE}=${mode} requires ${variables}`

@@ -2,62 +2,38 @@
 
 import type { KubernetesMode } from '../../protocol/modes.ts'
 import { ok } from '../../protocol/result.ts'
-import { isCompactJws } from '../../protocol/tokens.ts'
-import { type Fields, sanitized } from '../environment/log.ts'
-import type { EvidenceMode, EvidenceSource } from './evidence.ts'
-import { fileToken, TOKEN_FILE_VARIABLES, type TokenFault, tokenEvidence, unverifiedClaims } from './token.ts'
+import type { EvidenceMode } from './evidence.ts'
+import { fileEvidence, RUNNER_VARIABLES, readGivenToken, type TokenUse } from './given-token.ts'
 
-export const gkeOidc = cloudCluster('gke-oidc', 'RUNNER_GKE_TOKEN_PATH')
-export const eksOidc = cloudCluster('eks-oidc', 'RUNNER_EKS_TOKEN_PATH')
+/** The variables of the two modes that have their own. */
+export const PATH_VARIABLES = ['RUNNER_GKE_TOKEN_PATH', 'RUNNER_EKS_TOKEN_PATH'] as const
 
-function cloudCluster(mode: 'gke-oidc' | 'eks-oidc', variable: string): EvidenceMode {
-  const path = `/var/run/secrets/tokens/${mode}/token`
+export const gkeOidc = projected('gke-oidc', [PATH_VARIABLES[0]], '/var/run/secrets/tokens/gke-oidc/token')
+export const eksOidc = projected('eks-oidc', [PATH_VARIABLES[1]], '/var/run/secrets/tokens/eks-oidc/token')
+export const kubernetes = projected('kubernetes', RUNNER_VARIABLES.files, '/var/run/secrets/muster/runner/token')
+
+function projected(mode: KubernetesMode, files: readonly string[], path: string): EvidenceMode {
   return {
-    variables: [variable],
-    help: `
-  ${variable}      ${mode}: default ${path}`,
-    read: (settings, { fileFlag }) => projected(mode, fileFlag ?? settings.text(variable) ?? path),
+    variables: files,
+    help:
+      mode === 'kubernetes'
+        ? `
+                             kubernetes: default ${path}`
+        : `
+  ${files.join()}      ${mode}: default ${path}`,
+    read: (settings, given) =>
+      readGivenToken(settings, { tokens: [], files }, given, () => projectedUse(mode)) ??
+      ok(fileEvidence(`RUNNER_ATTESTATION_MODE=${mode}`, path, projectedUse(mode), given)),
   }
 }
 
-export const kubernetes: EvidenceMode = {
-  variables: TOKEN_FILE_VARIABLES,
-  help: `
-                             kubernetes: default /var/run/secrets/muster/runner/token`,
-  read: (_, { file }) => projected('kubernetes', file ?? '/var/run/secrets/muster/runner/token'),
-}
+export const projectedUse = (mode: KubernetesMode): TokenUse => ({
+  mode,
+  jwsMode: mode,
+  missing: (path, kind) => missing(mode, path, kind),
+})
 
-function projected(mode: KubernetesMode, path: string) {
-  return ok(
-    tokenEvidence({
-      token: fileToken(path),
-      modeOf: () => mode,
-      describe: claimsOf,
-      file: { path, missing: (kind) => missing(mode, path, kind) },
-    }),
-  )
-}
-
-/** For a file without a named mode: its token decides the mode at each use. Without a token it is `kubernetes`. */
-export const tokenOfEitherKind = (path: string): EvidenceSource =>
-  tokenEvidence({
-    token: fileToken(path),
-    modeOf: (token) => (token === null || isCompactJws(token) ? 'kubernetes' : 'runner-token'),
-    // A minted token has no claims.
-    describe: claimsOf,
-    file: { path, missing: (kind) => missing('kubernetes', path, kind) },
-  })
-
-/** The claims that most refusals are about, for the log line of one. */
-function claimsOf(token: string): Fields {
-  const claims = unverifiedClaims(token)
-  if (claims === null) return {}
-  const { iss, aud, sub, exp } = claims
-  const audiences = (Array.isArray(aud) ? aud : [aud]).map((one) => sanitized(one) ?? '').filter((one) => one !== '')
-  return { iss: sanitized(iss), aud: audiences, sub: sanitized(sub), exp: typeof exp === 'number' ? exp : undefined }
-}
-
-function missing(mode: KubernetesMode, path: string, kind: TokenFault['kind']): string {
+function missing(mode: KubernetesMode, path: string, kind: 'absent' | 'empty'): string {
   const setting = `RUNNER_ATTESTATION_MODE=${mode}`
   if (kind === 'empty') return `${setting}: projected token at ${path} is empty`
   return mode === 'gke-oidc'

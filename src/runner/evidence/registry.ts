@@ -1,15 +1,15 @@
 // Lists every mode that a runner may be configured with (the compiler demands a line for each), and reads which one the
-// environment names.
+// environment names, or else which token it gives.
 
 import { CONFIGURABLE_MODES, type ConfigurableMode } from '../../protocol/modes.ts'
-import { err, ok, type Result } from '../../protocol/result.ts'
+import { err, type Result } from '../../protocol/result.ts'
 import type { Settings } from '../environment/settings.ts'
 import { awsSts } from './aws-sts.ts'
-import { bootstrapToken } from './bootstrap-token.ts'
-import type { EvidenceMode, EvidenceSource } from './evidence.ts'
-import { eksOidc, gkeOidc, kubernetes, tokenOfEitherKind } from './kubernetes.ts'
+import { BOOTSTRAP_USE, bootstrapToken } from './bootstrap-token.ts'
+import { type EvidenceMode, type EvidenceSource, type Given, MODE_VARIABLE, requires } from './evidence.ts'
+import { BOOTSTRAP_VARIABLES, RUNNER_VARIABLES, readGivenToken } from './given-token.ts'
+import { eksOidc, gkeOidc, kubernetes, PATH_VARIABLES, projectedUse } from './kubernetes.ts'
 import { runnerToken } from './runner-token.ts'
-import { TOKEN_FILE_VARIABLES, TOKEN_VARIABLES } from './token.ts'
 
 const EVIDENCE_MODES: Readonly<Record<ConfigurableMode, EvidenceMode>> = {
   'bootstrap-token': bootstrapToken,
@@ -19,8 +19,6 @@ const EVIDENCE_MODES: Readonly<Record<ConfigurableMode, EvidenceMode>> = {
   'eks-oidc': eksOidc,
   kubernetes,
 }
-
-const MODE_VARIABLE = 'RUNNER_ATTESTATION_MODE'
 
 /** Every variable that is about evidence. */
 export const EVIDENCE_VARIABLES: readonly string[] = [
@@ -35,27 +33,21 @@ export const EVIDENCE_HELP = Object.values(EVIDENCE_MODES)
 /** The error is a mistake if the runner must enroll; null where it is among the mistakes already. */
 export type EvidenceConfig = Result<EvidenceSource, string | null>
 
-export function readEvidenceConfig(settings: Settings, fileFlag: string | null): EvidenceConfig {
+/** With a mode named, only its variables are read: what else stands in the environment may be another product's. */
+export function readEvidenceConfig(settings: Settings, given: Given): EvidenceConfig {
+  if (!settings.has(MODE_VARIABLE)) return readWithoutMode(settings, given)
   const named = settings.choice(MODE_VARIABLE, CONFIGURABLE_MODES)
-  const token = oneOf(settings, TOKEN_VARIABLES, (name) => settings.token(name))
-  const file = fileFlag ?? oneOf(settings, TOKEN_FILE_VARIABLES, (name) => settings.text(name))
-  const given = [
-    ...TOKEN_VARIABLES.filter((name) => settings.has(name)),
-    ...(fileFlag === null ? TOKEN_FILE_VARIABLES.filter((name) => settings.has(name)) : ['--token-file']),
-  ]
-  if (token !== null && file !== null) settings.mistakes.push(`${given.join(' and ')} are both set: give one of them`)
-  if (named === null && file !== null) return ok(tokenOfEitherKind(file))
-  const mode = named ?? (token !== null ? 'runner-token' : 'bootstrap-token')
-  const source = EVIDENCE_MODES[mode].read(settings, { token, file, fileFlag })
-  if (source.ok) return source
-  // What is set and wrong, or set in place of the mode, is a mistake already.
-  const { variables } = EVIDENCE_MODES[mode]
-  const known = named === null ? [MODE_VARIABLE, ...TOKEN_VARIABLES, ...TOKEN_FILE_VARIABLES, ...variables] : variables
-  return err(known.some((name) => settings.has(name)) ? null : `${MODE_VARIABLE}=${mode} requires ${source.error}`)
+  return named === null ? err(null) : EVIDENCE_MODES[named].read(settings, given)
 }
 
-function oneOf(settings: Settings, names: readonly string[], read: (name: string) => string | null): string | null {
-  const values = names.filter((name) => settings.has(name))
-  if (values.length > 1) settings.mistakes.push(`${values.join(' and ')} are both set: give one of them`)
-  return values[0] === undefined ? null : read(values[0])
+/** The one token that is given decides, and two are a mistake. */
+function readWithoutMode(settings: Settings, given: Given): EvidenceConfig {
+  const [bootstrap, runner] = [BOOTSTRAP_VARIABLES, RUNNER_VARIABLES]
+  const all = { tokens: [...bootstrap.tokens, ...runner.tokens], files: [...bootstrap.files, ...runner.files] }
+  const isBootstrap = (name: string): boolean => [...bootstrap.tokens, ...bootstrap.files].includes(name)
+  const useOf = (name: string) => (isBootstrap(name) ? BOOTSTRAP_USE : projectedUse('kubernetes'))
+  return (
+    readGivenToken(settings, all, given, useOf, PATH_VARIABLES) ??
+    err(requires('bootstrap-token', 'RUNNER_BOOTSTRAP_TOKEN'))
+  )
 }

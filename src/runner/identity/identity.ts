@@ -42,16 +42,14 @@ export function readIdentity(material: IdentityMaterial): Result<Identity, strin
   const trustBundle = parseCertificates(material.trustBundle)
   if (trustBundle === null) return err('a certificate of the trust bundle cannot be read')
   if (!leaf.checkPrivateKey(material.key)) return err('the key is not the key of the certificate')
-  const spiffeId = spiffeIdOf(leaf)
-  const id = spiffeId === null ? null : parseSpiffeId(spiffeId)
-  if (spiffeId === null || id === null) return err('the certificate has no SPIFFE ID of a runner')
+  const id = runnerSpiffeId(leaf)
+  if (id === null) return err('the certificate has no SPIFFE ID of a runner')
   return ok({
     ...material,
     certificate: leaf.toString(),
     chain: chain.join(''),
     trustBundle: trustBundle.join(''),
-    spiffeId,
-    tenant: id.tenant,
+    ...id,
     organizationalUnit: attributeOf(leaf, 'OU'),
     enrollmentId: attributeOf(leaf, 'CN'),
     notBefore: timeOf(leaf.validFrom),
@@ -67,10 +65,13 @@ export function parseCertificates(pem: string): X509Certificate[] | null {
   return readCertificates(blocks.value.map(({ bytes }) => bytes))
 }
 
-/** The subject alternative name, where there is one alone and it is a URI. */
-function spiffeIdOf(leaf: X509Certificate): string | null {
+/** Who a certificate names: null unless its subject alternative name is one URI, the SPIFFE ID of a runner. */
+export function runnerSpiffeId(leaf: X509Certificate): Pick<Identity, 'spiffeId' | 'tenant'> | null {
   const names = leaf.subjectAltName ?? ''
-  return names.startsWith('URI:') ? names.slice('URI:'.length) : null
+  if (!names.startsWith('URI:')) return null
+  const spiffeId = names.slice('URI:'.length)
+  const id = parseSpiffeId(spiffeId)
+  return id === null ? null : { spiffeId, tenant: id.tenant }
 }
 
 const attributeOf = (leaf: X509Certificate, name: string): string =>
@@ -81,19 +82,26 @@ const attributeOf = (leaf: X509Certificate, name: string): string =>
 
 const timeOf = (text: string): EpochSeconds => epochSeconds(Date.parse(text) / 1000)
 
-/** RUNNER_TENANT and RUNNER_ID. They choose nothing: the identity must agree with them. */
+/** Who the operator says that this runner is. It chooses nothing: the identity must agree with it. */
 export interface DeclaredIdentity {
+  /** RUNNER_TENANT. */
   readonly tenant: string | null
-  readonly runnerId: string | null
+  readonly runnerId: DeclaredRunnerId | null
+}
+
+export interface DeclaredRunnerId {
+  /** RUNNER_ID or --runner-id. */
+  readonly name: string
+  readonly value: string
 }
 
 /** Why the runner refuses to start with this identity, or null. Where the mode attests no runner ID, any one agrees. */
-export function mismatchOf(declared: DeclaredIdentity, identity: Identity): string | null {
-  if (declared.tenant !== null && declared.tenant !== identity.tenant) {
-    return `RUNNER_TENANT=${declared.tenant} but this runner enrolled as ${identity.tenant}: refusing to start`
+export function mismatchOf({ tenant, runnerId }: DeclaredIdentity, identity: Identity): string | null {
+  if (tenant !== null && tenant !== identity.tenant) {
+    return `RUNNER_TENANT=${tenant} but this runner enrolled as ${identity.tenant}: refusing to start`
   }
-  if (declared.runnerId !== null && identity.runnerId !== null && declared.runnerId !== identity.runnerId) {
-    return `RUNNER_ID=${declared.runnerId} but this runner enrolled as ${identity.runnerId}: refusing to start`
+  if (runnerId !== null && identity.runnerId !== null && runnerId.value !== identity.runnerId) {
+    return `${runnerId.name}=${runnerId.value} but this runner enrolled as ${identity.runnerId}: refusing to start`
   }
   return null
 }

@@ -1,5 +1,6 @@
 // Reads a provisioned certificate from its variables or files, at boot and again whenever it may have been replaced.
 
+import type { X509Certificate } from 'node:crypto'
 import { join } from 'node:path'
 import { readCertificates } from '../../node/certificates.ts'
 import { PROVISIONED_FILES } from '../../protocol/paths.ts'
@@ -7,7 +8,7 @@ import { parsePemFile } from '../../protocol/pem.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { MAX_CERTIFICATES, type PemSource, pemSetting } from '../environment/pem-input.ts'
 import type { Settings } from '../environment/settings.ts'
-import { type Identity, readIdentity } from './identity.ts'
+import { type Identity, readIdentity, runnerSpiffeId } from './identity.ts'
 import { readKey } from './keys.ts'
 
 /** A certificate that an operator issued; the files are read anew at each use. */
@@ -25,30 +26,66 @@ export function readProvisionedSource(
   folder: string,
   trustBundle: () => string | null,
 ): ProvisionedSource | null {
-  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', join(folder, PROVISIONED_FILES.certificate))
-  const key = pemSetting(settings, 'RUNNER_KEY_PEM', join(folder, PROVISIONED_FILES.key))
-  if (certificate !== null && key === null) settings.mistakes.push('RUNNER_CERT_PEM is given without RUNNER_KEY_PEM')
-  if (certificate === null && key !== null) settings.mistakes.push('RUNNER_KEY_PEM is given without RUNNER_CERT_PEM')
-  return certificate === null && key === null ? null : { certificate, key, trustBundle }
+  const paths = { certificate: join(folder, PROVISIONED_FILES.certificate), key: join(folder, PROVISIONED_FILES.key) }
+  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', paths.certificate)
+  const key = pemSetting(settings, 'RUNNER_KEY_PEM', paths.key)
+  const present = certificate ?? key
+  if (present === null) return null
+  if (enrolls(settings)) {
+    const why = strangerOf(certificate, paths.certificate)
+    if (why !== null) {
+      settings.warnings.push(`${present.name} is passed over: ${why}`)
+      return null
+    }
+  }
+  const missing = certificate === null ? nameOf('RUNNER_CERT_PEM', present, paths.certificate) : null
+  const missingKey = key === null ? nameOf('RUNNER_KEY_PEM', present, paths.key) : null
+  for (const name of [missing, missingKey]) {
+    if (name !== null) settings.mistakes.push(`${present.name} is given without ${name}`)
+  }
+  return { certificate, key, trustBundle }
 }
 
-/** The identity as it stands now; the errors name their variables and quote nothing. */
-export function readProvisionedIdentity(source: ProvisionedSource): Result<Identity, readonly string[]> {
-  const certificate = source.certificate?.() ?? null
-  const keyText = source.key?.() ?? null
-  if (!certificate?.ok || !keyText?.ok) {
-    return err([certificate, keyText].flatMap((reading) => (reading === null || reading.ok ? [] : [reading.error])))
-  }
-  // A file may hold the key beside the certificate.
-  const blocks = parsePemFile(certificate.value, MAX_CERTIFICATES)
-  const certificates = blocks.ok
+/** An enrollment is configured, and no variable names a provisioned certificate. */
+const enrolls = (settings: Settings): boolean =>
+  settings.has('RUNNER_ENROLL_URL') && !settings.has('RUNNER_CERT_PEM') && !settings.has('RUNNER_KEY_PEM')
+
+/** What is missing is named as what is there is: by variable, or by path. */
+const nameOf = (variable: string, present: PemSource, path: string): string =>
+  present.name.startsWith('RUNNER_') ? variable : path
+
+/** Why the default files are somebody else's (Docker mounts its client certificate in the same place), or null. */
+function strangerOf(certificate: PemSource | null, path: string): string | null {
+  if (certificate === null) return `there is no ${path} beside it`
+  const text = certificate.read()
+  if (!text.ok) return text.error
+  const [leaf] = readChain(text.value) ?? []
+  if (leaf === undefined) return 'no certificate can be read there'
+  return runnerSpiffeId(leaf) === null ? 'it is no certificate of a runner' : null
+}
+
+/** The certificates of a file that may hold the key beside them; null where one cannot be read. */
+function readChain(pem: string): X509Certificate[] | null {
+  const blocks = parsePemFile(pem, MAX_CERTIFICATES)
+  return blocks.ok
     ? readCertificates(blocks.value.filter(({ label }) => label === 'CERTIFICATE').map(({ bytes }) => bytes))
     : null
-  if (certificates === null) return err(['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'])
+}
+
+/** The identity as it stands now; the errors name their variables or files and quote nothing. */
+export function readProvisionedIdentity(source: ProvisionedSource): Result<Identity, readonly string[]> {
+  const certificate = source.certificate?.read() ?? null
+  const keyText = source.key?.read() ?? null
+  if (source.certificate === null || source.key === null || !certificate?.ok || !keyText?.ok) {
+    return err([certificate, keyText].flatMap((reading) => (reading === null || reading.ok ? [] : [reading.error])))
+  }
+  const { name } = source.certificate
+  const certificates = readChain(certificate.value)
+  if (certificates === null) return err([`${name} is not a certificate in PEM, or one of its chain is cut`])
   const [leaf, ...chain] = certificates
-  if (leaf === undefined) return err(['RUNNER_CERT_PEM is not a certificate in PEM'])
+  if (leaf === undefined) return err([`${name} is not a certificate in PEM`])
   const key = readKey(keyText.value)
-  if (key === null) return err(['RUNNER_KEY_PEM is not an unencrypted P-256 private key in PEM'])
+  if (key === null) return err([`${source.key.name} is not an unencrypted P-256 private key in PEM`])
   const identity = readIdentity({
     certificate: leaf.toString(),
     chain: chain.join(''),
@@ -56,5 +93,5 @@ export function readProvisionedIdentity(source: ProvisionedSource): Result<Ident
     key,
     runnerId: null,
   })
-  return identity.ok ? ok(identity.value) : err([`RUNNER_CERT_PEM: ${identity.error}`])
+  return identity.ok ? ok(identity.value) : err([`${name}: ${identity.error}`])
 }

@@ -17,12 +17,13 @@ export type ExtraRoots = () => string | null
 export function readExtraRoots(settings: Settings, folder: string): ExtraRoots {
   let last: string | null = null
   const refresh = (): string | null => {
-    const pem = pemSetting(settings, 'RUNNER_CA_PEM', join(folder, PROVISIONED_FILES.ca))?.()
-    if (pem === undefined) return null
+    const source = pemSetting(settings, 'RUNNER_CA_PEM', join(folder, PROVISIONED_FILES.ca))
+    if (source === null) return null
+    const pem = source.read()
     if (!pem.ok) return pem.error
     const ders = parseCertificateFile(pem.value, MAX_CERTIFICATES)
     const roots = ders.ok ? readCertificates(ders.value) : null
-    if (roots === null) return 'RUNNER_CA_PEM is not a certificate in PEM'
+    if (roots === null) return `${source.name} is not a certificate in PEM`
     last = roots.join('')
     return null
   }

@@ -7,8 +7,10 @@ import {
   chownSync,
   existsSync,
   lstatSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -40,6 +42,11 @@ async function boot(env: NodeJS.ProcessEnv, certificates?: string, later = 0): P
   harness.clocks.wall += later
   await harness.settle()
   return harness
+}
+
+function replaceByFolder(path: string): void {
+  rmSync(path)
+  mkdirSync(path)
 }
 
 const JUNK = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
@@ -83,7 +90,7 @@ describe('identity.json', () => {
     const folder = folderWith(content(), mode)
     const harness = await boot({ RUNNER_IDENTITY_DIR: folder })
     expect(modes()).toEqual(['mtls-renewal'])
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     expect(statSync(join(folder, 'identity.json')).mode & 0o777).toBe(0o600)
     const loose = (mode & 0o077) !== 0
     expect(harness.messages('warn')).toEqual(loose ? ['persisted identity was open to other users than its owner'] : [])
@@ -343,7 +350,7 @@ describe('a provisioned certificate', () => {
       [join(folder, 'cert.pem'), join(folder, 'key.pem')],
     ] as const) {
       const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: cert, RUNNER_KEY_PEM: pemOfKey })
-      expect(harness.messages()).toContain('ready')
+      expect(harness.states).toContain('ready')
     }
   })
 
@@ -353,7 +360,7 @@ describe('a provisioned certificate', () => {
     const parameters = '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n'
     const both = `subject=O=acme\n${certificate}\nBag Attributes\n${parameters}${sec1}`
     const harness = await boot({ ...WITHOUT_ENROLLMENT, RUNNER_CERT_PEM: both, RUNNER_KEY_PEM: both })
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
   })
 
   test('with a CA file that holds a key too is a mistake', async () => {
@@ -361,7 +368,7 @@ describe('a provisioned certificate', () => {
     const folder = write({ certificate, key })
     writeFileSync(join(folder, 'ca.pem'), issuer.pem + key)
     const harness = await boot(WITHOUT_ENROLLMENT, folder)
-    expect(harness.exit).toEqual({ exitCode: 78, messages: ['RUNNER_CA_PEM is not a certificate in PEM'] })
+    expect(harness.exit).toEqual({ exitCode: 78, messages: [`${join(folder, 'ca.pem')} is not a certificate in PEM`] })
   })
 
   test('without an enroll or tunnel URL is a mistake', async () => {
@@ -384,6 +391,68 @@ describe('a provisioned certificate', () => {
     expect(path.exit?.messages).toEqual([
       'RUNNER_CERT_PEM is neither a PEM nor the path of a file that can be read (ENOENT)',
     ])
+  })
+
+  describe('that is none of ours, in the default folder,', () => {
+    const ENROLLMENT = { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' }
+    /** As Docker mounts them: a client certificate without a SPIFFE ID. */
+    const dockerFolder = (): string => {
+      const folder = scratchDir()
+      for (const name of ['cert.pem', 'key.pem', 'ca.pem']) {
+        const of = name === 'key.pem' ? newKeyPem() : issuer.pem
+        writeFileSync(join(folder, name), of)
+      }
+      return folder
+    }
+
+    test('is passed over with its path, and the runner enrolls', async () => {
+      const folder = dockerFolder()
+      const harness = await boot(ENROLLMENT, folder)
+      expect(modes()).toEqual(['bootstrap-token'])
+      expect(harness.states).toContain('ready')
+      expect(harness.messages('warn')).toEqual([
+        `${join(folder, 'cert.pem')} is passed over: it is no certificate of a runner`,
+      ])
+    })
+
+    test.each<[string, (folder: string) => void, string]>([
+      ['junk', (folder) => writeFileSync(join(folder, 'cert.pem'), 'junk'), 'cert.pem'],
+      ['cut', (folder) => writeFileSync(join(folder, 'cert.pem'), issuer.pem.slice(0, 200)), 'cert.pem'],
+      ['a folder', (folder) => replaceByFolder(join(folder, 'cert.pem')), 'cert.pem'],
+      ['a key alone', (folder) => rmSync(join(folder, 'cert.pem')), 'key.pem'],
+    ])('so is %s', async (_name, change, named) => {
+      const folder = dockerFolder()
+      change(folder)
+      const harness = await boot(ENROLLMENT, folder)
+      expect(modes()).toEqual(['bootstrap-token'])
+      expect(harness.messages('warn')[0]).toContain(`${join(folder, named)} is passed over: `)
+      expect(harness.text.join('')).not.toMatch(/RUNNER_(CERT|KEY|CA)_PEM/)
+    })
+
+    test('without an enrollment is a mistake that names the file, and no variable that nobody set', async () => {
+      const folder = dockerFolder()
+      const harness = await boot(WITHOUT_ENROLLMENT, folder)
+      expect(harness.exit).toEqual({
+        exitCode: 78,
+        messages: [`${join(folder, 'cert.pem')}: the key is not the key of the certificate`],
+      })
+    })
+
+    test('named by a variable is a mistake', async () => {
+      const folder = dockerFolder()
+      const harness = await boot({ ...ENROLLMENT, RUNNER_CERT_PEM: join(folder, 'cert.pem') }, folder)
+      expect(harness.exit?.exitCode).toBe(78)
+    })
+
+    test('differs from one of ours without its key, which is a mistake', async () => {
+      const folder = write(await provision(30))
+      rmSync(join(folder, 'key.pem'))
+      const harness = await boot(ENROLLMENT, folder)
+      expect(harness.exit).toEqual({
+        exitCode: 78,
+        messages: [`${join(folder, 'cert.pem')} is given without ${join(folder, 'key.pem')}`],
+      })
+    })
   })
 
   test('of another tenant than the declared one refuses to start, before secrets', async () => {
@@ -466,7 +535,7 @@ describe('a provisioned certificate', () => {
     expect(harness.lines.filter(({ level }) => level === 'warn')).toMatchObject([
       {
         message: 'the replaced provisioned certificate is not taken up',
-        why: 'RUNNER_CERT_PEM: the key is not the key of the certificate',
+        why: `${join(folder, 'cert.pem')}: the key is not the key of the certificate`,
       },
     ])
     writeFileSync(join(folder, 'key.pem'), next.key)
@@ -486,7 +555,7 @@ describe('a provisioned certificate', () => {
     const late = await boot(WITHOUT_ENROLLMENT, folder)
     expect(late.exit).toEqual({
       exitCode: 78,
-      messages: ['RUNNER_CERT_PEM is not a certificate in PEM, or one of its chain is cut'],
+      messages: [`${join(folder, 'cert.pem')} is not a certificate in PEM, or one of its chain is cut`],
     })
     write(next, folder)
     await harness.pass(31 * SECOND)

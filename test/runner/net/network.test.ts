@@ -137,7 +137,7 @@ describe('TLS', () => {
     ]
     writeFileSync(path, other.root)
     const settings = new Settings({ RUNNER_CA_PEM: path })
-    const { network } = readConfig({}, settings, {}, '/nonexistent')
+    const { network } = readConfig({}, settings, {}, () => {}, '/nonexistent')
     const post = poster(network, 5000)
     const ask = async () => {
       const answer = await post(new URL(`${plane.url}/nowhere`), '{}', never)

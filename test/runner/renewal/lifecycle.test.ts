@@ -29,7 +29,9 @@ afterEach(async () => {
 })
 
 function start(env: NodeJS.ProcessEnv = {}, flags = {}, certificates?: string): Harness {
-  const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_secret', ...env }, flags, certificates)
+  const other = env.RUNNER_TOKEN !== undefined || env.RUNNER_TOKEN_FILE !== undefined
+  const token = other ? {} : { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_secret' }
+  const harness = new Harness(plane, { ...token, ...env }, flags, certificates)
   running.push(harness)
   return harness
 }
@@ -37,7 +39,7 @@ function start(env: NodeJS.ProcessEnv = {}, flags = {}, certificates?: string): 
 async function ready(env: NodeJS.ProcessEnv = {}, flags = {}, certificates?: string): Promise<Harness> {
   const harness = start(env, flags, certificates)
   await harness.settle()
-  expect(harness.messages()).toContain('ready')
+  expect(harness.states).toContain('ready')
   return harness
 }
 
@@ -48,14 +50,7 @@ const unavailable = () => ({ status: 503, body: '' })
 describe('boot', () => {
   test('goes through its states in order, each one JSON line', async () => {
     const harness = await ready()
-    expect(harness.lines.flatMap(({ state }) => (state === undefined ? [] : [state]))).toEqual([
-      'liveness',
-      'config',
-      'secrets',
-      'enroll',
-      'connect',
-      'ready',
-    ])
+    expect(harness.states).toEqual(['liveness', 'config', 'secrets', 'enroll', 'connect', 'ready'])
     expect(harness.agent.unready).toBeNull()
     expect(harness.announced).toEqual(['enrolled', 'ready'])
   })
@@ -122,13 +117,13 @@ describe('retries', () => {
     expect(harness.exit).toBeNull()
     plane.respond = () => undefined
     await harness.pass(10 * MINUTE)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
   })
 })
 
 async function readyAfter(harness: Harness, duration: number): Promise<Harness> {
   await harness.pass(duration)
-  expect(harness.messages()).toContain('ready')
+  expect(harness.states).toContain('ready')
   return harness
 }
 
@@ -651,7 +646,7 @@ describe('RUNNER_IDENTITY_DIR', () => {
     const folder = scratchDir()
     await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
     plane.requests.length = 0
-    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'again', RUNNER_IDENTITY_DIR: folder })
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_again', RUNNER_IDENTITY_DIR: folder })
     harness.clocks.wall += 22 * MINUTE
     running.push(harness)
     await harness.settle()

@@ -47,7 +47,7 @@ describe('an answer that is not the control plane’s is no verdict', () => {
       expect(plane.enrolls).toHaveLength(1)
     }
     await harness.pass(2 * SECOND)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     expect(plane.enrolls).toHaveLength(2)
     // The token may have been spent on the first key.
     expect(plane.enrolls[0]?.text).toBe(plane.enrolls[1]?.text)
@@ -58,9 +58,9 @@ describe('an answer that is not the control plane’s is no verdict', () => {
 
   test('an unknown code is none either', async () => {
     plane.next.push(() => ({ status: 403, body: JSON.stringify({ code: 'evicted', status: 403 }) }))
-    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await harness.pass(2 * SECOND)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     await harness.stop()
   })
 
@@ -72,9 +72,9 @@ describe('an answer that is not the control plane’s is no verdict', () => {
       () => ({ ...refused, status: 302 }),
       () => ({ ...refused, status: 200 }),
     )
-    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await harness.pass(30 * SECOND)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     await harness.stop()
   })
 })
@@ -134,43 +134,43 @@ describe('what comes back is checked before it is kept', () => {
     ['certificate', (answer) => ({ ...answer, certificate: 'PEM' }), 'the certificate cannot be read'],
   ])('%s', async (_name, spoil, why) => {
     plane.issuing.spoil = spoil
-    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await harness.settle()
     expect(harness.lines.at(-1)?.why).toBe(`the answer was not kept: ${why}`)
     expect(harness.agent.identity).toBeNull()
     plane.issuing.spoil = (answer) => answer
     await harness.pass(2 * SECOND)
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     expect(plane.enrolls[0]?.text).toBe(plane.enrolls[1]?.text)
     await harness.stop()
   })
 
   test('http-200-other-key: a certificate for another key', async () => {
-    const first = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const first = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await first.settle()
     const answer = await other((body) => body)
     plane.requests.length = 0
     plane.next.push(() => ({ status: 200, body: JSON.stringify(answer) }))
-    const second = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const second = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await second.settle()
     expect(second.lines.at(-1)?.why).toBe('the answer was not kept: the key is not the key of the certificate')
     await second.pass(2 * SECOND)
-    expect(second.messages()).toContain('ready')
+    expect(second.states).toContain('ready')
     await Promise.all([first.stop(), second.stop()])
   })
 
   test('fields that a newer control plane adds are read past', async () => {
     plane.issuing.spoil = (answer) => ({ ...answer, hint: 'new' })
-    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
     await harness.settle()
-    expect(harness.messages()).toContain('ready')
+    expect(harness.states).toContain('ready')
     await harness.stop()
   })
 })
 
 test('a text of the control plane that would spoil a log line is quoted', async () => {
   plane.next.push(() => problem(401, 'attestation_invalid', { detail: 'x\u001b[2J\u202e', requestId: 7 }))
-  const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't' })
+  const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t' })
   await harness.settle()
   const line = harness.lines.find(({ code }) => code !== undefined)
   expect(line?.detail).toBe('x\\u{1b}[2J\\u{202e}')
