@@ -19,10 +19,16 @@ if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
 }
 
 if (isRunner) {
+  // The first process of a container has no default action for signals, and loading takes its time.
+  const stop = (): never => process.exit(0)
+  process.on('SIGTERM', stop).on('SIGINT', stop)
   const { runRunner } = await import('../runner/command.ts')
   // Written now: a runner may run for months and be killed in the end.
   module.flushCompileCache?.()
-  await runRunner(process.argv.slice(3))
+  const ended = runRunner(process.argv.slice(3))
+  // Now the runner listens itself: without any listener a signal that came meanwhile would be dropped.
+  process.off('SIGTERM', stop).off('SIGINT', stop)
+  await ended
 } else {
   const { runProgram, watchOutput } = await import('./program.ts')
   watchOutput()

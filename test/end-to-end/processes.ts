@@ -25,13 +25,18 @@ export interface NodeOptions {
   readonly cwd?: string
   /** Default: nobody reads it. */
   readonly stderr?: 'pipe' | 'inherit' | 'ignore'
+  /** A shell's command, such as `ulimit -f 6`, that holds for the process. */
+  readonly limit?: string
 }
 
 /** Starts a program of this project in a Node of its own, whose output can be read. */
 export function spawnNode(program: string, args: readonly string[], options: NodeOptions = {}): ChildProcess {
   const { env = process.env, cwd = PROJECT, stderr = 'ignore' } = options
   const { NODE_COMPILE_CACHE } = process.env
-  const child = spawn(process.execPath, [program, ...args], {
+  const node = [process.execPath, program, ...args]
+  const [command = '', ...rest] =
+    options.limit === undefined ? node : ['/bin/sh', '-c', `${options.limit}; exec "$0" "$@"`, ...node]
+  const child = spawn(command, rest, {
     cwd,
     stdio: ['ignore', 'pipe', stderr],
     env: { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), ...env },

@@ -1,7 +1,7 @@
 // Tests `muster runner` as a process and `muster/runner` as a library, against a real local edge and over real TLS.
 
 import type { ChildProcess } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -36,9 +36,14 @@ afterEach(() => {
   for (const child of children.splice(0)) child.kill('SIGKILL')
 })
 
-function run(env: Readonly<Record<string, string>>, args: readonly string[] = []): RunningRunner {
+function run(
+  env: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
+  limit: string | null = null,
+): RunningRunner {
   const child = spawnNode(MAIN, ['runner', ...args], {
     stderr: 'inherit',
+    ...(limit !== null && { limit }),
     env: { PATH: process.env.PATH ?? '', ...env },
   })
   children.push(child)
@@ -327,6 +332,25 @@ describe('against a fake control plane with scripted answers', () => {
     for (const { child } of waiting) child.kill('SIGTERM')
     expect(await Promise.all(waiting.map(({ exited }) => exited))).toEqual([0, 0, 0])
     for (const { lines } of waiting) expect(lines.at(-1)?.message).toBe('stopped')
+  })
+
+  test('a SIGTERM while a token file is waited for ends it at once', async () => {
+    const runner = run({ RUNNER_ENROLL_URL: plane.url, RUNNER_TOKEN_FILE: '/nonexistent/token' })
+    await runner.line(({ state }) => state === 'config')
+    runner.child.kill('SIGTERM')
+    expect(await runner.exited).toBe(0)
+    expect(runner.lines.at(-1)?.message).toBe('stopped')
+  })
+
+  test('a folder where no identity has room is found before a token is spent, and its path named', async () => {
+    const folder = scratch()
+    // In blocks of 512 or 1024 bytes: less than an identity. Node gets EFBIG instead of the signal.
+    const runner = run(env({ RUNNER_IDENTITY_DIR: folder }), [], 'ulimit -f 2')
+    await runner.line(isReady)
+    const at = runner.lines.findIndex(({ message }) => message.startsWith('could not persist identity'))
+    expect(runner.lines[at]?.cause).toMatch(new RegExp(`^EFBIG.*${folder}`))
+    expect(at).toBeLessThan(runner.lines.findIndex(({ state }) => state === 'enroll'))
+    expect(readdirSync(folder)).not.toContain('identity.json')
   })
 
   test('a SIGTERM while it backs off ends it at once (sigterm-in-backoff)', async () => {

@@ -10,7 +10,7 @@ import type { EvidenceConfig } from '../evidence/registry.ts'
 import type { Identity } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
 import { IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
-import { lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
+import { type Lifetime, lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
 import type { CurrentIdentity } from './rotator.ts'
 
 /** A folder that can only be read serves: the identity in it is used, and later ones are kept once it can be written. */
@@ -48,7 +48,7 @@ export function identityAtBoot(
     const identity = read.value
     logProvisioned(log, identity)
     if (overridden.length > 0) log('warn', 'the provisioned cert overrides what else is set', { overridden })
-    return ok({ identity, lifetime: lifetimeFrom(now, remainingLife(identity, now.wall), random) })
+    return ok({ identity, lifetime: provisionedLifetime(identity, now, random) })
   }
   const identity = loadPersisted(store, renews, log, now.wall)
   if (identity === null) return ok(null)
@@ -57,11 +57,15 @@ export function identityAtBoot(
   return ok({ identity, lifetime })
 }
 
+/** One that seems to be over counts from now: this machine's clock may be wrong, and the control plane decides. */
+export const provisionedLifetime = (identity: Identity, now: ClockReading, random: number): Lifetime =>
+  lifetimeFrom(now, milliseconds(Math.max(0, remainingLife(identity, now.wall))), random)
+
 export const logProvisioned = (log: Log, { spiffeId, notAfter }: Identity): void =>
   log('info', 'using provisioned cert', { spiffeId, notAfter: rfc3339(notAfter) })
 
 /** By this machine's clock: no other is known yet. */
-export const remainingLife = (identity: Identity, now: EpochMilliseconds) =>
+const remainingLife = (identity: Identity, now: EpochMilliseconds) =>
   milliseconds(toEpochMilliseconds(identity.notAfter) - now)
 
 function loadPersisted(

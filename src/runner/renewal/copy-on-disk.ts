@@ -15,11 +15,14 @@ export class CopyOnDisk {
   #onDisk: Identity | null
   /** What is to be written and could not be. */
   #unwritten: Identity | null = null
+  /** It was logged that nothing can be written, at boot or since. */
+  #warned: boolean
 
   constructor(store: IdentityStore | null, log: Log, onDisk: Identity | null) {
     this.#store = store
     this.#log = log
     this.#onDisk = store === null ? null : onDisk
+    this.#warned = store !== null && store.unwritable !== null
   }
 
   /** Whether a boot would find it. */
@@ -34,9 +37,8 @@ export class CopyOnDisk {
       this.#store.save(identity)
     } catch (error) {
       this.#unwritten = identity
-      // For a folder that could not be written at boot this was logged then.
-      const message = keepsFormer ? KEPT_BACK : NOT_PERSISTED
-      if (this.#store.unwritable === null) this.#log('warn', message, { cause: messageOf(error) })
+      if (!this.#warned) this.#log('warn', keepsFormer ? KEPT_BACK : NOT_PERSISTED, { cause: messageOf(error) })
+      this.#warned = true
       return false
     }
     this.#written(identity)
@@ -80,6 +82,7 @@ export class CopyOnDisk {
   #written(identity: Identity): void {
     this.#onDisk = identity
     this.#unwritten = null
+    this.#warned = false
     try {
       // Until now a boot could have got the same certificate again with that key.
       this.#store?.forgetRequest()

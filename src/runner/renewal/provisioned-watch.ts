@@ -5,8 +5,7 @@ import { type ClockReading, type Clocks, elapsed, mostElapsed, TICK } from '../e
 import type { Log } from '../environment/log.ts'
 import { type DeclaredIdentity, mismatchOf } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
-import { logProvisioned, remainingLife } from './boot.ts'
-import { lifetimeFrom } from './lifecycle.ts'
+import { logProvisioned, provisionedLifetime } from './boot.ts'
 import type { CurrentIdentity, Rotator } from './rotator.ts'
 
 const REMIND_EVERY = toMilliseconds(hours(24))
@@ -61,7 +60,7 @@ export class ProvisionedWatch {
     const replaced = this.#current !== null && this.#current.identity.certificate !== identity.certificate
     if (this.#current !== null && !replaced) return
     const now = clocks.now()
-    this.#current = { identity, lifetime: lifetimeFrom(now, remainingLife(identity, now.wall), 0) }
+    this.#current = { identity, lifetime: provisionedLifetime(identity, now, 0) }
     if (!replaced) return
     this.#reminded = null
     logProvisioned(log, identity)

@@ -574,6 +574,14 @@ describe('a provisioned certificate', () => {
     expect(existsSync(join(folder, 'identity.json'))).toBe(false)
   })
 
+  test('that only a wrong clock makes out to be over is renewed: the control plane decides', async () => {
+    plane.issuing.mode = 'provisioned'
+    plane.enrollmentId = '01a227d6-456c-7e63-afe4-79a0e771d070'
+    const harness = await boot({ RUNNER_TUNNEL_URL: 'wss://muster.test' }, write(await provision(30)), 60 * DAY)
+    expect(modes()).toEqual(['mtls-renewal'])
+    expect(harness.states).toContain('ready')
+  })
+
   test('whose renewal is refused for good says that another must be issued', async () => {
     const harness = await boot({ RUNNER_TUNNEL_URL: 'wss://muster.test' }, write(await provision(30)))
     plane.respond = () => problem(401, 'attestation_invalid')
