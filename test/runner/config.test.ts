@@ -543,6 +543,8 @@ describe('paths', () => {
     ['RUNNER_BOOTSTRAP_TOKEN_FILE', {}],
     ['RUNNER_GKE_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'gke-oidc' }],
     ['RUNNER_EKS_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'eks-oidc' }],
+    ['AWS_WEB_IDENTITY_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' }],
+    ['AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1' }],
     ['RUNNER_CA_PEM', enrolls],
     ['RUNNER_CERT_PEM', { RUNNER_KEY_PEM: newKeyPem() }],
     ['RUNNER_KEY_PEM', { RUNNER_CERT_PEM: newKeyPem() }],

@@ -36,6 +36,7 @@ export const awsSts: EvidenceMode = {
     const rule = 'must be the name of a region, such as us-east-1'
     const region = settings.word('AWS_REGION', 40, (text) => everyCharacter(text, isRegionCharacter), rule)
     if (region === null) return err(settings.has('AWS_REGION') ? null : requires('aws-sts', 'AWS_REGION'))
+    for (const name of SDK_FILES) settings.path(name)
     return ok({
       path: settings.raw('AWS_WEB_IDENTITY_TOKEN_FILE'),
       modeAt: () => 'aws-sts',
@@ -44,6 +45,9 @@ export const awsSts: EvidenceMode = {
     })
   },
 }
+
+/** Read by the SDK as they stand; it expands `~/` in the paths of its configuration files, which are not here. */
+const SDK_FILES = ['AWS_WEB_IDENTITY_TOKEN_FILE', 'AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE']
 
 const isRegionCharacter = (c: string): boolean => isLowerOrDigit(c) || c === '-'
 

@@ -258,6 +258,17 @@ describe('identity.json', () => {
     ])
   })
 
+  test.skipIf(process.geteuid?.() !== 0)(
+    'in the folder of another user is used, and one line warns of them',
+    async () => {
+      const folder = folderWith(good)
+      chownSync(folder, 4711, 4711)
+      const harness = await boot({ RUNNER_IDENTITY_DIR: folder })
+      expect(modes()).toEqual(['mtls-renewal'])
+      expect(harness.messages('warn')).toEqual([`others may replace the files in ${folder}: it belongs to user 4711`])
+    },
+  )
+
   test.each([
     ['a clock that went back: not yet valid', -HOUR],
     ['a clock of 1970', -Date.now() + MINUTE],
