@@ -48,6 +48,13 @@ export interface CurrentIdentity {
   readonly lifetime: Lifetime
 }
 
+interface Request {
+  readonly work: Work
+  readonly key: RequestKey
+  /** The key was made by a former process. */
+  readonly isOld: boolean
+}
+
 /** A renewed identity that is not on disk yet. */
 interface Successor {
   readonly identity: Identity
@@ -70,7 +77,7 @@ export class Rotator {
   #identity: Identity | null
   /** Unused while it waits to be written, so that the identity on disk may still renew. */
   #successor: Successor | null = null
-  #request: { readonly work: Work; readonly key: RequestKey } | null = null
+  #request: Request | null = null
   /** False until `onIdentity` was called: a persisted identity waits for its first renewal. */
   #announced = false
   /** The key of an enrollment on disk is that of a former process, and is used once. */
@@ -155,6 +162,8 @@ export class Rotator {
       return after.error
     }
     this.#state = after.value
+    // What was enrolled with it has renewed meanwhile. Evidence that serves more than once enrolls with another key.
+    if (this.#request?.isOld && result.error.verdict === 'credential' && policy.enrollsAgain) this.#request = null
     if (before.lifetime !== null && after.value.lifetime === null) {
       this.#identity = null
       this.#tidy((store) => store.setAside())
@@ -186,7 +195,7 @@ export class Rotator {
     const kept = work === 'enroll' ? this.#pendingKey() : null
     const key = kept ?? (await newRequestKey())
     if (work === 'enroll' && kept === null) this.#saveRequest(key)
-    this.#request = { work, key }
+    this.#request = { work, key, isOld: kept !== null }
     return key
   }
 

@@ -218,6 +218,19 @@ describe('identity.json', () => {
       expect(existsSync(join(folder, 'enrollment.json'))).toBe(false)
     })
 
+    test.each([
+      ['muster_bt_t', 'all that can get the certificate of a spent token, stays', 1],
+      ['muster_rt_t', 'refused once, makes room for a new one where the token serves again', 2],
+    ])('with %s, %s', async (token, _says, keys) => {
+      const folder = await pending()
+      plane.requests.length = 0
+      plane.respond = () => problem(401, 'attestation_invalid')
+      const harness = await boot({ RUNNER_TOKEN: token, RUNNER_IDENTITY_DIR: folder })
+      await harness.pass(2 * SECOND)
+      expect(plane.enrolls).toHaveLength(2)
+      expect(new Set(plane.enrolls.map(({ body }) => body.csr)).size).toBe(keys)
+    })
+
     test('that others can have written is not, and the log says so', async () => {
       const folder = await pending()
       chmodSync(join(folder, 'enrollment.json'), 0o606)

@@ -1,18 +1,24 @@
 // Tests that a share on which no mode can be set (SMB) is found at boot, before a token is spent, and its path named.
 
-import { mkdtempSync, readdirSync } from 'node:fs'
+import fs, { mkdtempSync, readdirSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, expect, test } from 'vitest'
 import { IdentityStore } from '../../../src/runner/identity/store.ts'
 
-vi.mock('node:fs', async (original) => ({
-  ...(await original<typeof import('node:fs')>()),
-  /** As Node words it: without a path. */
-  fchmodSync: () => {
+const { fchmodSync } = fs
+beforeEach(() => {
+  // As Node words it: without a path.
+  fs.fchmodSync = () => {
     throw Object.assign(new Error('EPERM: operation not permitted, fchmod'), { code: 'EPERM', syscall: 'fchmod' })
-  },
-}))
+  }
+  syncBuiltinESMExports()
+})
+afterEach(() => {
+  fs.fchmodSync = fchmodSync
+  syncBuiltinESMExports()
+})
 
 test('the folder cannot be written, and the error has call and path', () => {
   const folder = mkdtempSync(join(tmpdir(), 'muster-share-'))
