@@ -11,6 +11,8 @@ export interface Enrolled {
   readonly enrollmentId: string
   readonly claims: Claims
   readonly tenant: string
+  /** What was decided then. */
+  readonly decision: Pick<Decision, 'runnerId'>
 }
 
 /** Decides on the claims of the enrollment by today's trust file and bans. */
@@ -21,6 +23,8 @@ export function reauthorize(trust: CompiledTrust, list: BanList, enrolled: Enrol
   if (decision.value.tenant !== tenant) return refuse('standing_lost')
   const tokenId = tokenIdOf(decision.value)
   if (tokenId !== null && list.revokedTokens.includes(tokenId)) return refuse('token_revoked')
-  if (findBan(list, { ...decision.value, enrollmentId, tokenId }) !== null) return refuse('banned')
+  // A ban names a runner by the ID that it enrolled with, also where the trust file attests none any more.
+  const runnerId = decision.value.runnerId ?? enrolled.decision.runnerId
+  if (findBan(list, { ...decision.value, runnerId, enrollmentId, tokenId }) !== null) return refuse('banned')
   return decision
 }

@@ -120,7 +120,7 @@ export function recordFor(
   trust: CompiledTrust,
   presented: Leaf,
 ): Outcome<EnrollmentRecord> {
-  if (stored !== null) return stored.ended === null ? ok(withTodaysRunnerId(stored, trust)) : refuse('enrollment_ended')
+  if (stored !== null) return stored.ended === null ? ok(stored) : refuse('enrollment_ended')
   const { mode, tenant } = presented
   if (!mayStartLineage(mode)) return refuse('lineage_missing')
   const claims: Claims = { mode, tenant }
@@ -136,12 +136,6 @@ export function recordFor(
       certificate: presented,
     }),
   )
-}
-
-/** Tenant, mode and source are in the certificates, so they stay; the runner ID is what today's trust file makes of the claims. */
-function withTodaysRunnerId(record: EnrollmentRecord, trust: CompiledTrust): EnrollmentRecord {
-  const today = decide(trust, record.claims)
-  return today.ok ? { ...record, decision: { ...record.decision, runnerId: today.value.runnerId } } : record
 }
 
 export interface Renewal {
