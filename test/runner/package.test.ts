@@ -1,7 +1,7 @@
 // Tests the npm package: it runs without the checkout, in little memory, and exports the runner as a library.
 
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { EXIT } from '../../src/runner/environment/exit.ts'
@@ -11,7 +11,9 @@ import { FakeControlPlane } from '../fakes/control-plane.ts'
 const MEBIBYTE = 1024 * 1024
 /** Inside the project, so that dependencies are found; ignored by git. */
 mkdirSync(join(PROJECT, '.muster'), { recursive: true })
-const built = mkdtempSync(join(PROJECT, '.muster/package-'))
+const folder = mkdtempSync(join(PROJECT, '.muster/package-'))
+const built = join(folder, 'dist')
+copyFileSync(join(PROJECT, 'package.json'), join(folder, 'package.json'))
 
 describe('the package', () => {
   let plane: FakeControlPlane
@@ -26,7 +28,7 @@ describe('the package', () => {
   })
   afterAll(async () => {
     await plane.stop()
-    rmSync(built, { recursive: true })
+    rmSync(folder, { recursive: true })
   })
 
   test('names what it exports, and exports what it names', () => {
