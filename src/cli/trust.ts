@@ -14,6 +14,8 @@ import { compileTrustFile, isUnlisted, mistakeLines } from './operator/trust-fil
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
+/** What wrangler's `WRANGLER_COMMAND` says to the build command of something that will be deployed. */
+const DEPLOYING = ['deploy', 'versions upload']
 
 export function trustCommand() {
   const trust = group('trust', 'the trust file: who may enroll, and into which tenant')
@@ -21,7 +23,7 @@ export function trustCommand() {
     command('check', 'name every mistake in the trust file, with its line and column', [...DATABASE, 'trust'])
       .addHelpText(
         'after',
-        '\nWhere there are clusters, a live runner token whose runner ID holds a "/" is a mistake too; D1 knows.\nWith --remote, so is a caFile, which only `muster dev` can honour.\n\nExample:\n  muster trust check --trust trust.yaml',
+        '\nWhere there are clusters, a live runner token whose runner ID holds a "/" is a mistake too; D1 knows.\nWith --remote, so is a private issuer, or one with a caFile, which only `muster dev` can reach.\n\nExample:\n  muster trust check --trust trust.yaml',
       )
       .action((options: SharedOptions) => check(options)),
   )
@@ -86,7 +88,8 @@ function refuse(options: SharedOptions, mistakes: readonly Mistake[]): void {
 async function build(options: SharedOptions): Promise<void> {
   // An earlier good file must not be deployed in place of one that cannot be compiled.
   const withdraw = () => rmSync(COMPILED, { force: true })
-  const compilation = await compileTrustFile(options.trust).catch((error: unknown) => {
+  const deployed = DEPLOYING.includes(process.env.WRANGLER_COMMAND ?? '')
+  const compilation = await compileTrustFile(options.trust, deployed).catch((error: unknown) => {
     withdraw()
     throw error
   })

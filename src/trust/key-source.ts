@@ -68,9 +68,10 @@ export function compileKeySource(
   issuer: (Place & { readonly value: string }) | null,
   deployed: boolean,
 ): KeyAccess | null {
-  if (jwksFile === undefined && binding === undefined) {
+  // Only what is deployed without a way to its keys is a mistake; else `kubernetesNotes` says what a deploy will need.
+  if (deployed && jwksFile === undefined && binding === undefined) {
     if (caFile === undefined) checkReachable(reader, jwksURI ?? issuer)
-    else if (deployed) {
+    else {
       const why = 'a deployed Worker trusts no private CA: set binding (Workers VPC) or jwksFile'
       reader.fault(caFile, `${caFile.path}: ${why}`)
     }
@@ -88,12 +89,12 @@ function keysOf(
   return { from: 'discovery' }
 }
 
-/** What a Worker fetches by itself must be on the public internet, under a name. */
+/** What a deployed Worker fetches by itself must be on the public internet, under a name. */
 function checkReachable(reader: Reader, address: (Place & { readonly value: string | null }) | null): void {
   if (address === null || address.value === null || !isPrivateAddress(address.value)) return
   reader.fault(
     address,
-    `${address.path} ${quote(address.value)} cannot be fetched by a Worker: set jwksFile, binding or a public jwksURI (or caFile, for \`muster dev\`)`,
+    `${address.path} ${quote(address.value)} is private, and a deployed Worker reaches the public internet alone: set binding (Workers VPC), jwksFile or a public jwksURI`,
   )
 }
 

@@ -63,6 +63,18 @@ test('check --remote says what only the local edge would honour', async () => {
   expect(remote.stderr).toMatch(/:1:58: clusters\[0\]\.caFile: .*binding .*or jwksFile\n$/)
 })
 
+test("Cluster's own file with a private issuer loads with a warning, and only its deploy is refused", async () => {
+  const entry =
+    '{name: lab, issuer: "https://kubernetes.default.svc", namespace: compass-runner, serviceAccount: compass-runner}'
+  const path = write('own.yaml', `clusters: [${entry}]`)
+  const local = await runMuster(['trust', 'check', '--trust', path])
+  expect(local.code).toBe(0)
+  expect(local.stdout).toMatch(/note: cluster lab: https:\/\/kubernetes\.default\.svc is private.*binding, jwksFile/)
+  const remote = await runMuster(['trust', 'check', '--remote', '--trust', path])
+  expect(remote).toMatchObject({ code: 1, stdout: '' })
+  expect(remote.stderr).toMatch(/:1:\d+: clusters\[0\]\.issuer .*binding .*jwksFile .*\n$/)
+})
+
 test('a file that is not there is one line that says how to name another', async () => {
   const { code, stderr } = await runMuster(['trust', 'check', '--trust', join(folder, 'none.yaml')])
   expect(code).toBe(1)
@@ -102,6 +114,19 @@ test('build leaves no earlier good file behind for a broken one', async () => {
   rmSync(join(checkout, 'trust.yaml'))
   expect((await buildAsItIs()).code).toBe(1)
   expect(existsSync(compiled)).toBe(false)
+})
+
+test('build refuses what a deployed Worker cannot reach where wrangler deploys it, and takes it for dev', async () => {
+  const checkout = mkdtempSync(join(tmpdir(), 'muster-build-'))
+  writeFileSync(join(checkout, 'trust.yaml'), 'clusters: [{name: lab, issuer: "https://10.0.0.5"}]')
+  const buildBy = (WRANGLER_COMMAND: string) =>
+    runMuster(['trust', 'build'], { cwd: checkout, env: { WRANGLER_COMMAND } })
+  expect((await buildBy('dev')).code).toBe(0)
+  for (const command of ['deploy', 'versions upload']) {
+    const { code, stderr } = await buildBy(command)
+    expect([command, code]).toEqual([command, 1])
+    expect(stderr).toContain('clusters[0].issuer')
+  }
 })
 
 test('the schema describes every field that the compiler takes, and no other', async () => {

@@ -143,11 +143,6 @@ describe('clusters', () => {
     ['https://a..example.com', 'empty part'],
     ['https://0x7f.1', 'read as 127.0.0.1'],
     ['https://a.example.com/.well-known/openid-configuration', '.well-known'],
-    ['https://10.0.0.5:6443', 'jwksFile'],
-    ['https://[::1]', 'jwksFile'],
-    ['https://localhost:8443', 'jwksFile'],
-    ['https://kubernetes.default.svc.cluster.local', 'jwksFile'],
-    ['https://metadata.google.internal', 'jwksFile'],
   ])('the issuer %s is a mistake on its own line', async (issuer, hint) => {
     const [mistake = '', ...rest] = mistakesOf(await compile(withIssuer(issuer)))
     expect(rest).toEqual([])
@@ -155,12 +150,40 @@ describe('clusters', () => {
     expect(mistake).toContain(hint)
   })
 
-  test.each(['jwksFile: keys.json', 'jwksURI: https://keys.example.com/jwks', 'binding: CLUSTER', 'caFile: ca.pem'])(
-    'a private issuer is taken with %s',
-    async (wayOut) => {
-      expect((await compile(withIssuer('https://10.0.0.5:6443', wayOut))).ok).toBe(true)
+  test.each([
+    'https://10.0.0.5:6443',
+    'https://[::1]',
+    'https://localhost:8443',
+    'https://kubernetes.default.svc',
+    'https://kubernetes.default.svc.cluster.local',
+    'https://metadata.google.internal',
+  ])(
+    "Cluster's own file loads with the private issuer %s, which a note names; deployed it is a mistake",
+    async (issuer) => {
+      const own = 'namespace: compass-runner\nserviceAccount: compass-runner\njwksURI: ""\njwksFile: ""\ncaFile: ""'
+      const text = withIssuer(issuer, own)
+      const compiled = await compile(text)
+      expect(compiled).toMatchObject({ value: { notes: [expect.stringMatching(/private.*binding, jwksFile or/)] } })
+      expect(compiled.ok && compiled.value.notes[0]).toContain(issuer)
+      const [mistake = '', ...rest] = mistakesOf(await compile(text, true))
+      expect(rest).toEqual([])
+      expect(mistake).toMatch(/^3:13: clusters\[0\]\.issuer .*binding.*jwksFile/)
     },
   )
+
+  test.each(['jwksFile: keys.json', 'jwksURI: https://keys.example.com/jwks', 'binding: CLUSTER'])(
+    'a private issuer is deployed with %s, without a note',
+    async (wayOut) => {
+      const own = `namespace: n\nserviceAccount: s\n${wayOut}`
+      expect(await compile(withIssuer('https://10.0.0.5:6443', own), true)).toMatchObject({ value: { notes: [] } })
+    },
+  )
+
+  test('a private jwksURI loads, and is a mistake for a deployed Worker', async () => {
+    const text = withIssuer('https://a.example.com', 'jwksURI: "https://10.0.0.5/jwks"')
+    expect((await compile(text)).ok).toBe(true)
+    expect(mistakesOf(await compile(text, true))).toEqual([expect.stringContaining('public jwksURI')])
+  })
 
   test('a caFile alone is a mistake for a deployed Worker, with the two ways out', async () => {
     const text = withIssuer('https://10.0.0.5:6443', 'caFile: ca.pem')
@@ -182,7 +205,6 @@ describe('clusters', () => {
     ['jwksURI: https://k.example.com\njwksFile: keys.json', 'exclude'],
     ['jwksURI: http://k.example.com', 'https://'],
     ['jwksFile: none.json', 'does not exist'],
-    ['jwksURI: "https://10.0.0.5/jwks"', 'public jwksURI'],
     ['jwksFile: list.json', 'JWK Set'],
     ['jwksFile: ca.pem', 'JWK Set'],
     ['jwksFile: twice.json', 'JWK Set'],

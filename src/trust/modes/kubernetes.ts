@@ -6,7 +6,7 @@ import { refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
 import type { Seconds } from '../../protocol/time.ts'
 import type { Given, ListValue, Place, ValueOf } from '../declaration.ts'
-import { NAME_IN_FILE, NAMESPACE, WORKLOAD_NAME } from '../grammar.ts'
+import { isPrivateAddress, NAME_IN_FILE, NAMESPACE, WORKLOAD_NAME } from '../grammar.ts'
 import type { KeyAccess } from '../key-source.ts'
 import type { MappedIdentities, TenantMappings } from '../mapped-identities.ts'
 import type { Reader } from '../reader.ts'
@@ -173,14 +173,21 @@ function named(reader: Reader, { cluster, project }: Mapping, clusters: readonly
   return found
 }
 
-/** Notes on clusters that nobody can enroll from, and on those that only `muster dev` reaches. */
+/** Notes on clusters that nobody can enroll from, and on those whose keys a deployed Worker cannot get. */
 export const kubernetesNotes = ({ clusters, kubernetesMappings }: KubernetesTrust): string[] => [
   ...clusters
     .filter(({ name }) => !kubernetesMappings.some(({ cluster }) => cluster === name))
     .map(({ name }) => `cluster ${name}: no mapping names it, so nobody from it can enroll`),
   ...clusters
-    .filter(({ ca, binding, keys }) => ca !== null && binding === null && keys.from !== 'file')
-    .map(
-      ({ name }) => `cluster ${name}: only \`muster dev\` honours its caFile; deployed, it needs binding or jwksFile`,
-    ),
+    .filter(({ binding, keys }) => binding === null && keys.from !== 'file')
+    .flatMap(({ name, issuer, keys, ca }) => {
+      if (ca !== null)
+        return [`cluster ${name}: only \`muster dev\` honours its caFile; deployed, it needs binding or jwksFile`]
+      const address = keys.from === 'uri' ? keys.uri : issuer
+      return isPrivateAddress(address)
+        ? [
+            `cluster ${name}: ${address} is private, so only \`muster dev\` can reach it; deployed, it needs binding, jwksFile or a public jwksURI`,
+          ]
+        : []
+    }),
 ]
