@@ -5,7 +5,8 @@ import { ok } from '../protocol/result.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
 import { makeAttestors } from './attestors/registry.ts'
-import { loadAuthority } from './ca/authority.ts'
+import { type Authority, loadAuthority } from './ca/authority.ts'
+import { bundleHash } from './ca/bundle.ts'
 import { deriveHmacKey } from './ca/keys.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
@@ -83,6 +84,11 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
       allowDevelopment: development.developmentCa,
     })
   })
+  let sequence: number | null = null
+  const bundleSequence = async (loaded: Authority): Promise<number> => {
+    sequence ??= await directory().bundleSequence(await bundleHash(loaded))
+    return sequence
+  }
   const challengeKey = once(async () => {
     const loaded = await authority()
     return loaded.ok ? ok(await deriveHmacKey(env.CA_KEY ?? '', CHALLENGE_PURPOSE)) : loaded
@@ -130,6 +136,7 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     enrollmentObject: (enrollmentId) => env.ENROLLMENTS.getByName(enrollmentId),
     refreshKeySets: keySets.refresh,
     authority,
+    bundleSequence,
     challengeKey,
     verifyLeaf,
     refusalCap: makeRefusalCap(),

@@ -93,9 +93,16 @@ export interface CaOptions {
   readonly notBefore?: Date
   readonly notAfter?: Date
   readonly extensions?: readonly Extension[]
+  /** Null leaves it out. */
+  readonly subjectKeyId?: Extension | null
+  readonly authorityKeyId?: Extension | null
   /** Signed by this one; by itself where absent. */
   readonly issuer?: Issuer
 }
+
+/** The extension that is given, or the usual one; null is none. */
+const or = (given: Extension | null | undefined, usual: () => Extension): Extension[] =>
+  given === null ? [] : [given ?? usual()]
 
 let made = 0
 
@@ -123,7 +130,8 @@ export async function forgeCa(options: CaOptions = {}): Promise<Issuer> {
         new BasicConstraintsExtension(true, undefined, true),
         new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
       ]),
-      new SubjectKeyIdentifierExtension(keyId),
+      ...or(options.subjectKeyId, () => new SubjectKeyIdentifierExtension(keyId)),
+      ...or(options.authorityKeyId, () => new AuthorityKeyIdentifierExtension(options.issuer?.keyId ?? keyId)),
     ],
   })
   const der = new Uint8Array(certificate.rawData)
@@ -155,7 +163,6 @@ export const LEAF_URI = 'spiffe://rootpilot/tenant/acme/runner'
 /** A leaf of the right profile, but for what `options` change; null leaves an extension out. */
 export async function forgeLeaf(issuer: Issuer, options: LeafOptions = {}): Promise<{ keys: KeyPair; der: Octets }> {
   const keys = options.keys ?? (await generateP256())
-  const or = (given: Extension | null | undefined, usual: () => Extension) => (given === null ? [] : [given ?? usual()])
   const certificate = await X509CertificateGenerator.create({
     serialNumber: options.serial ?? '41000000000000000000000000000001',
     subject: options.subject ?? LEAF_SUBJECT,

@@ -8,6 +8,7 @@ import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
 import { epochSeconds } from '../../protocol/time.ts'
 import { type Certificate, readCertificate } from './certificate.ts'
+import { conformanceFault } from './conformance.ts'
 import { KEY_USAGE } from './extensions.ts'
 import { importPrivateKey, type PrivateKey, SIGNING } from './keys.ts'
 import type { Validity } from './profile.ts'
@@ -70,6 +71,10 @@ export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<
   if (issuing === undefined || root === undefined) return misconfigured('CA_CERT is missing')
   const broken = await brokenChain(chain.value)
   if (broken !== null) return misconfigured(broken)
+  // Of CA_CERT alone: what the other two hold is on its way out, and must not keep a better CA from loading.
+  const lax = conformanceFault(certificates)
+  if (lax !== null)
+    return misconfigured(`certificate ${lax.at + 1} of CA_CERT ${lax.fault}: its leaves would not verify`)
   if (!(await isPair(signer.value, issuing))) return misconfigured('CA_KEY and CA_CERT are not a pair')
   const anchors = trust.value.map(({ certificate }) => certificate)
   if (!anchors.every(isSelfIssued)) return misconfigured('CA_TRUST holds a certificate that is no root')
@@ -126,7 +131,7 @@ function caFault({ extensions }: Certificate): string | null {
   if (extendedKeyUsage !== null && !coversLeaves(extendedKeyUsage)) {
     return 'is limited to usages (extendedKeyUsage) without both clientAuth and serverAuth'
   }
-  return unknownCritical ? 'has a critical extension that is not known here' : null
+  return unknownCritical ? 'has a critical extension that is not known here, or name constraints' : null
 }
 
 const isDevelopment = ({ subjectAttributes }: Certificate): boolean =>

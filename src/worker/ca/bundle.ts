@@ -1,6 +1,6 @@
-// Renders the trust bundle: as PEM, and in the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4). Pure.
+// Renders the trust bundle: as PEM, and in the SPIFFE bundle format (SPIFFE Trust Domain and Bundle §4).
 
-import { encodeBase64, encodeBase64url } from '../../protocol/bytes.ts'
+import { encodeBase64, encodeBase64url, sha256Hex, utf8 } from '../../protocol/bytes.ts'
 import { parseDer } from '../../protocol/der.ts'
 import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'
@@ -9,8 +9,6 @@ import { ecPublicKeyOf } from './public-key.ts'
 
 /** In seconds. A new root is in the bundle for days before it signs. */
 const REFRESH_HINT = 300
-/** More than the number of roots in any bundle. */
-const ROOTS = 64
 
 export interface SpiffeBundle {
   readonly keys: readonly BundleKey[]
@@ -37,18 +35,22 @@ export const trustBundlePem = ({ roots }: Authority): string => pemOf(roots)
 const pemOf = (certificates: readonly Certificate[]): string =>
   certificates.map(({ der }) => encodePem('CERTIFICATE', der)).join('')
 
-export const spiffeBundle = ({ roots }: Authority): SpiffeBundle => ({
+export const spiffeBundle = ({ roots }: Authority, sequence: number): SpiffeBundle => ({
   keys: roots.map((root) => ({ use: 'x509-svid', ...publicJwk(root), x5c: [encodeBase64(root.der)] })),
-  spiffe_sequence: sequenceOf(roots),
+  spiffe_sequence: sequence,
   spiffe_refresh_hint: REFRESH_HINT,
 })
 
-/**
- * Computed from the certificates alone, and larger after each step of a rotation: an added root is the newest, and a
- * removed one raises the number by one.
- */
-const sequenceOf = (roots: readonly Certificate[]): number =>
-  Math.max(...roots.map(({ notBefore }) => notBefore)) * ROOTS + ROOTS - roots.length
+/** Identifies the set of roots, in any order: SHA-256 in hexadecimal. */
+export const bundleHash = ({ roots }: Authority): Promise<string> =>
+  sha256Hex(
+    utf8(
+      roots
+        .map(({ der }) => encodeBase64(der))
+        .sort()
+        .join(),
+    ),
+  )
 
 function publicJwk({ spki, publicKey }: Certificate): Omit<BundleKey, 'use' | 'x5c'> {
   const ec = ecPublicKeyOf(spki)

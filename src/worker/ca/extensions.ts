@@ -12,18 +12,28 @@ export interface Extensions {
   /** GeneralNames. */
   readonly subjectAltName: readonly Element[] | null
   readonly subjectKeyIdentifier: Bytes | null
-  /** Only its `keyIdentifier`. */
+  /** Its `keyIdentifier`. */
   readonly authorityKeyIdentifier: Bytes | null
+  /** DER of the first directory name in its `authorityCertIssuer`. */
+  readonly authorityIssuer: Bytes | null
+  /** Its `authorityCertSerialNumber`, the contents of the INTEGER. */
+  readonly authoritySerial: Bytes | null
   readonly noRevAvail: boolean
-  /** Whether any other extension is critical: such a certificate must be refused (§4.2). */
+  /** OIDs of those above that are critical. */
+  readonly critical: ReadonlySet<string>
+  /**
+   * Whether any other extension is critical: such a certificate must be refused (§4.2). So must one with name
+   * constraints, which verifiers apply critical or not.
+   */
   readonly unknownCritical: boolean
 }
 
 /** Bit i of the BIT STRING is 1 << i (RFC 5280 §4.2.1.3). */
 export const KEY_USAGE = { digitalSignature: 1 << 0, keyCertSign: 1 << 5, cRLSign: 1 << 6 } as const
 
-/** The GeneralName choice of a URI. */
+/** The GeneralName choices of a URI and of a directory name. */
 export const URI_NAME = 0x86
+const DIRECTORY_NAME = 0xa4
 
 const KNOWN: ReadonlySet<string> = new Set([
   OID.basicConstraints,
@@ -39,6 +49,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 export function readExtensions(elements: readonly Element[]): Extensions | null {
   const known = new Map<string, Element>()
   const seen = new Set<string>()
+  const critical = new Set<string>()
   let unknownCritical = false
   for (const element of elements) {
     const [type, ...rest] = element.children
@@ -47,12 +58,13 @@ export function readExtensions(elements: readonly Element[]): Extensions | null 
     if (element.tag !== TAG.sequence || oid === null || value?.tag !== TAG.octetString || seen.has(oid)) return null
     seen.add(oid)
     // DER leaves out FALSE, so `critical` can only be TRUE.
-    const critical = rest.length === 2
-    if (rest.length > 2 || (critical && !isTrue(rest[0]))) return null
+    const isCritical = rest.length === 2
+    if (rest.length > 2 || (isCritical && !isTrue(rest[0]))) return null
     if (!KNOWN.has(oid)) {
-      unknownCritical ||= critical
+      unknownCritical ||= isCritical || oid === OID.nameConstraints
       continue
     }
+    if (isCritical) critical.add(oid)
     const inner = parseDer(value.contents)
     if (inner === null) return null
     known.set(oid, inner)
@@ -79,7 +91,10 @@ export function readExtensions(elements: readonly Element[]): Extensions | null 
     subjectAltName,
     subjectKeyIdentifier,
     authorityKeyIdentifier: authority?.children.find(({ tag }) => tag === 0x80)?.contents ?? null,
+    authorityIssuer: authority && directoryNameOf(authority.children.find(({ tag }) => tag === 0xa1)),
+    authoritySerial: authority?.children.find(({ tag }) => tag === 0x82)?.contents ?? null,
     noRevAvail: noRevAvail ?? false,
+    critical,
     unknownCritical,
   }
 }
@@ -88,6 +103,9 @@ const isTrue = (element: Element | undefined): boolean => element?.tag === TAG.b
 
 const filledSequence = ({ tag, children }: Element): readonly Element[] | null =>
   tag === TAG.sequence && children.length > 0 ? children : null
+
+const directoryNameOf = (names: Element | undefined): Bytes | null =>
+  names?.children.find(({ tag }) => tag === DIRECTORY_NAME)?.children[0]?.bytes ?? null
 
 const octets = ({ tag, contents }: Element): Bytes | null =>
   tag === TAG.octetString && contents.length > 0 ? contents : null

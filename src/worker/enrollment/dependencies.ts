@@ -28,6 +28,8 @@ export interface Dependencies {
   readonly refreshKeySets: () => Promise<void>
   /** Loaded once an isolate. A refusal names what is missing. */
   readonly authority: () => Promise<Outcome<Authority>>
+  /** The `spiffe_sequence` of the authority's trust bundle. */
+  readonly bundleSequence: (authority: Authority) => Promise<number>
   /** The HMAC key of tunnel challenges. */
   readonly challengeKey: () => Promise<Outcome<CryptoKey>>
   /** Verifies that this CA issued the leaf (DER). Its times are not judged. */

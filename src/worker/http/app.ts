@@ -78,10 +78,10 @@ export function makeApp<E extends object>(
   addTunnelRoutes(app, isPlain)
 
   app.get(BUNDLE_PATH, async (c) => {
-    const authority = await c.var.deps.authority()
-    return authority.ok
-      ? renderJson(c.var.caller, spiffeBundle(authority.value))
-      : renderRefusal(c.var.caller, authority.error)
+    const { deps, caller } = c.var
+    const authority = await deps.authority()
+    if (!authority.ok) return renderRefusal(caller, authority.error)
+    return renderJson(caller, spiffeBundle(authority.value, await deps.bundleSequence(authority.value)))
   })
   app.get(BUNDLE_PEM_PATH, async (c) => {
     const authority = await c.var.deps.authority()

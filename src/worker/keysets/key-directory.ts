@@ -1,4 +1,5 @@
-// The Durable Object `KeyDirectory`, one for the whole deployment; directory.ts does its work.
+// The Durable Object `KeyDirectory`, one for the whole deployment; directory.ts does its work on key sets. It also numbers
+// the trust bundles, for which one place must know the last number.
 
 import { DurableObject } from 'cloudflare:workers'
 import { KEY_SET_LIFE } from '../../protocol/limits.ts'
@@ -14,6 +15,13 @@ import { type Snapshot, seal } from './snapshot.ts'
 export type DeriveKey = (caKey: string) => Promise<CryptoKey>
 
 export const DIRECTORY_NAME = 'directory'
+
+const BUNDLE = 'bundle'
+
+interface BundleSequence {
+  readonly hash: string
+  readonly sequence: number
+}
 
 /** What the object uses of the environment, beside the VPC bindings that clusters name. */
 export interface DirectoryEnv {
@@ -56,6 +64,19 @@ export const keyDirectoryOf = (trust: CompiledTrust, deriveKey: DeriveKey, clock
 
     async answers(): Promise<ReadonlyMap<string, DirectoryAnswer>> {
       return (await this.#directory).answers()
+    }
+
+    /**
+     * The `spiffe_sequence` of the trust bundle with this hash. It grows with each change, whatever changed, and never
+     * falls. It is at least the time, so that it grows even if storage is lost.
+     */
+    async bundleSequence(hash: string): Promise<number> {
+      const { kv } = this.ctx.storage
+      const kept = kv.get<BundleSequence>(BUNDLE)
+      if (kept?.hash === hash) return kept.sequence
+      const sequence = Math.max((kept?.sequence ?? 0) + 1, clock())
+      kv.put<BundleSequence>(BUNDLE, { hash, sequence })
+      return sequence
     }
   }
 

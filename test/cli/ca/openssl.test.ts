@@ -1,9 +1,19 @@
 // Tests the CA commands against OpenSSL, which verifies what they make and makes what they must read.
+import 'reflect-metadata'
 import { spawnSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import {
+  AuthorityKeyIdentifierExtension,
+  BasicConstraintsExtension,
+  Extension,
+  GeneralNames,
+  KeyUsageFlags,
+  KeyUsagesExtension,
+  SubjectKeyIdentifierExtension,
+} from '@peculiar/x509'
 import { afterAll, describe, expect, test } from 'vitest'
 import { createCa, createRunnerKey, createServerCertificate } from '../../../src/cli/ca/create.ts'
 import { sha256Hex } from '../../../src/protocol/bytes.ts'
@@ -21,6 +31,7 @@ import { chainPem, spiffeBundle, trustBundlePem } from '../../../src/worker/ca/b
 import { readCsr } from '../../../src/worker/ca/csr.ts'
 import { issueCertificate } from '../../../src/worker/ca/issue.ts'
 import { newSerial, validityOf } from '../../../src/worker/ca/profile.ts'
+import { bytesOf, type CaOptions, forgeCa, forgeLeaf, type Issuer, pem } from '../../fakes/ca-forge.ts'
 
 const installed = spawnSync('openssl', ['version']).status === 0
 if (!installed) console.warn('openssl is not installed: what it would judge is skipped')
@@ -159,7 +170,7 @@ describe.skipIf(!installed)('OpenSSL verifies', () => {
       )
       const authority = await load(read('issuing.key'), read('issuing.pem') + read('root.pem'))
       verify(authority, await issue(authority))
-      const { use, x5c, ...jwk } = spiffeBundle(authority).keys[0] ?? { use: null, x5c: [''] }
+      const { use, x5c, ...jwk } = spiffeBundle(authority, 1).keys[0] ?? { use: null, x5c: [''] }
       const root = new X509Certificate(read('root.pem'))
       expect(jwk).toEqual(root.publicKey.export({ format: 'jwk' }))
       expect([use, x5c]).toEqual(['x509-svid', [root.raw.toString('base64')]])
@@ -188,33 +199,102 @@ describe.skipIf(!installed)('OpenSSL verifies', () => {
     const loaded = await loadAuthority(secrets)
     expect(loaded.ok || loaded.error.detail).toBe('certificate 1 of CA_TRUST has a key of a kind that is not accepted')
   })
+})
 
-  test('a leaf whose issuer has no key identifier', async () => {
-    openssl('genpkey', '-out', 'plain.key', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256')
-    openssl(
-      'req',
-      '-x509',
-      '-key',
-      'plain.key',
-      '-out',
-      'plain.pem',
-      '-subj',
-      '/CN=Plain',
-      '-config',
-      config(),
-      '-extensions',
-      'none',
-      '-addext',
-      'basicConstraints=critical,CA:TRUE',
-      '-addext',
-      'subjectKeyIdentifier=none',
-      '-addext',
-      'authorityKeyIdentifier=none',
-    )
-    expect(openssl('x509', '-in', 'plain.pem', '-noout', '-text')).not.toContain('Key Identifier')
-    const authority = await load(read('plain.key'), read('plain.pem'))
-    expect(await issue(authority)).toContain('BEGIN CERTIFICATE')
+describe.skipIf(!installed)('a CA whose leaves OpenSSL refuses (-x509_strict) does not load', () => {
+  const caTrue = (critical: boolean, pathLength?: number) => new BasicConstraintsExtension(true, pathLength, critical)
+  const certSign = new KeyUsagesExtension(KeyUsageFlags.keyCertSign, true)
+  const usual = [caTrue(true), certSign]
+  const stranger = 'c'.repeat(40)
+  /** NameConstraints that permit no SPIFFE ID: `permittedSubtrees` of the URI host `example.com`. */
+  const nameConstraints = new Extension('2.5.29.30', false, bytesOf('3011a00f300d860b6578616d706c652e636f6d'))
+
+  test.each<[string, CaOptions, string]>([
+    ['basicConstraints that are not critical', { extensions: [caTrue(false), certSign] }, 'not critical'],
+    ['no keyUsage', { extensions: [caTrue(true)] }, 'no keyUsage'],
+    [
+      'a keyUsage without keyCertSign',
+      { extensions: [caTrue(true), new KeyUsagesExtension(KeyUsageFlags.cRLSign, true)] },
+      'may not sign',
+    ],
+    ['no subject key identifier', { extensions: usual, subjectKeyId: null }, 'no subject key identifier'],
+    [
+      'a critical subject key identifier',
+      {
+        extensions: usual,
+        subjectKeyId: new SubjectKeyIdentifierExtension('d'.repeat(40), true),
+        keyId: 'd'.repeat(40),
+      },
+      'critical subject key identifier',
+    ],
+    [
+      "another's authority key identifier",
+      { extensions: usual, authorityKeyId: new AuthorityKeyIdentifierExtension(stranger) },
+      'of another certificate',
+    ],
+    ['an empty subject', { extensions: usual, name: [] }, 'empty subject'],
+    ['name constraints that are not critical', { extensions: [...usual, nameConstraints] }, 'name constraints'],
+  ])('%s, in the issuing certificate and in the root', async (_, odd, fault) => {
+    const good = await forgeCa()
+    const oddRoot = await forgeCa(odd)
+    const chains = [
+      [await forgeCa({ ...odd, issuer: good }), good],
+      [await forgeCa({ issuer: oddRoot }), oddRoot],
+    ] as const
+    for (const [issuing, root] of chains) {
+      expect(await isVerified(issuing, root)).toBe(false)
+      const loaded = await loadAuthority(secretsOf(issuing, root))
+      expect(loaded.ok || loaded.error.detail).toMatch(new RegExp(`^certificate [12] of CA_CERT .*${fault}`))
+    }
   })
+
+  test.each<[string, CaOptions]>([
+    ['no authority key identifier', { authorityKeyId: null }],
+    [
+      'a critical authority key identifier',
+      { authorityKeyId: new AuthorityKeyIdentifierExtension('e'.repeat(40), true) },
+    ],
+    [
+      'the serial of another root in its authority key identifier',
+      {
+        authorityKeyId: new AuthorityKeyIdentifierExtension({
+          name: new GeneralNames([{ type: 'dn', value: 'CN=Root' }]),
+          serialNumber: '01',
+        }),
+      },
+    ],
+  ])('%s, in the issuing certificate', async (_, odd) => {
+    const root = await forgeCa({ name: 'CN=Root', keyId: 'e'.repeat(40) })
+    const issuing = await forgeCa({ ...odd, issuer: root })
+    expect(await isVerified(issuing, root)).toBe(false)
+    const loaded = await loadAuthority(secretsOf(issuing, root))
+    expect(loaded.ok || loaded.error.detail).toMatch(/^certificate 1 of CA_CERT .*authority key identifier/)
+  })
+
+  test('one that conforms is verified and loads, with or without what a root may leave out', async () => {
+    for (const options of [{}, { authorityKeyId: null }]) {
+      const root = await forgeCa(options)
+      const issuing = await forgeCa({ issuer: root, extensions: [caTrue(true, 0), certSign] })
+      expect(await isVerified(issuing, root)).toBe(true)
+      expect((await loadAuthority(secretsOf(issuing, root))).ok).toBe(true)
+    }
+  })
+
+  const secretsOf = (issuing: Issuer, root: Issuer) => ({
+    caKey: issuing.keyPem,
+    caCert: issuing.pem + root.pem,
+    allowDevelopment: false,
+  })
+
+  async function isVerified(issuing: Issuer, root: Issuer): Promise<boolean> {
+    const leaf = await forgeLeaf(issuing)
+    writeFileSync(path('leaf.pem'), pem('CERTIFICATE', leaf.der))
+    writeFileSync(path('chain.pem'), issuing.pem)
+    writeFileSync(path('roots.pem'), root.pem)
+    const at = String(Date.parse('2026-03-01T12:00:00Z') / 1000)
+    const options = ['-x509_strict', '-attime', at, '-CAfile', 'roots.pem', '-untrusted', 'chain.pem']
+    return spawnSync('openssl', ['verify', ...options, 'leaf.pem'], { cwd: dir }).status === 0
+  }
 })
 
 const read = (name: string) => readFileSync(path(name), 'utf8')

@@ -1,6 +1,7 @@
 // Tests the Durable Object class KeyDirectory: where it fetches from, and what it writes to KV.
 import { env, runInDurableObject } from 'cloudflare:test'
 import { afterEach, describe, expect, test, vi } from 'vitest'
+import { epochMilliseconds } from '../../../src/protocol/time.ts'
 import type { Cluster } from '../../../src/trust/modes/kubernetes.ts'
 import { deriveHmacKey } from '../../../src/worker/ca/keys.ts'
 import { type KeyDirectory, keyDirectoryOf } from '../../../src/worker/keysets/key-directory.ts'
@@ -82,6 +83,25 @@ describe('KV', () => {
     const cluster = await bundled()
     await inObject([cluster], { CA_KEY: undefined }, (object) => object.refresh())
     expect(await env.KEYS.get(await entryName(cluster))).toBeNull()
+  })
+})
+
+describe('the sequence of the trust bundle', () => {
+  const stub = env.KEY_DIRECTORY.getByName(crypto.randomUUID())
+  let now = epochMilliseconds(Date.UTC(2026, 10, 29, 12))
+  const numberOf = (hash: string) =>
+    runInDurableObject(stub, (_, state) =>
+      new (keyDirectoryOf(trustWith(), deriveKey, () => now))(state, env as never).bundleSequence(hash),
+    )
+
+  test('grows with each change, also back to what was before, and never falls', async () => {
+    const numbers = []
+    for (const hash of ['root', 'root', 'root and an older one', 'root', 'next']) numbers.push(await numberOf(hash))
+    const [first = 0, again, second = 0, back = 0, next = 0] = numbers
+    expect(again).toBe(first)
+    expect([second > first, back > second, next > back]).toEqual([true, true, true])
+    now = epochMilliseconds(now - 3_600_000)
+    expect(await numberOf('and a clock that went back')).toBeGreaterThan(next)
   })
 })
 
