@@ -25,7 +25,11 @@ export const REASONS = {
     advice:
       'The control plane does not know the mode. Check RUNNER_ATTESTATION_MODE, and the versions of runner and control plane.',
   },
-  route_unknown: { code: 'not_found', advice: 'Nothing is served at this path with this method.' },
+  route_unknown: { code: 'not_found', advice: 'Nothing is served at this path.' },
+  method_unknown: {
+    code: 'method_not_allowed',
+    advice: 'The path is served, but not with this method. The Allow header of the answer names those that are.',
+  },
   csr_invalid: {
     code: 'csr_invalid',
     advice: 'The CSR was refused; the detail says why. It must be one PEM block, EC P-256, with one challengePassword.',

@@ -131,6 +131,12 @@ function answerOf(code: RefusalCode, refusal: Refusal): Answer {
       return { status: 503, title: 'Not configured', detail: detail ?? 'the control plane is not configured' }
     case 'not_found':
       return { status: 404, title: 'Not found', detail: detail ?? 'there is nothing at this address' }
+    case 'method_not_allowed':
+      return {
+        status: 405,
+        title: 'Method not allowed',
+        detail: detail ?? 'this address is not served with this method',
+      }
     case 'internal':
       return { status: 500, title: 'Internal error', detail: 'a bug: quote the request id to the operator' }
   }

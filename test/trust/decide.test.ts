@@ -126,6 +126,16 @@ test('a tenant that was removed gets no identity, by any mode', () => {
   }
 })
 
+test('a token for the bootstrap tenant is good without an entry of it, whatever its kind', () => {
+  const trust = { bootstrapTenant: 'ops', tenants: ['acme', 'ops'] }
+  const of = (tenant: string): Claims[] => [
+    { mode: 'bootstrap-token', tokenId: 't', tenant },
+    { mode: 'runner-token', tokenId: 't', tenant, runnerId: 'build-7' },
+  ]
+  expect(of('ops').map((claims) => tenantOf(trust, claims))).toEqual(['ops', 'ops'])
+  expect(of('default').map((claims) => tenantOf(trust, claims))).toEqual(['tenant_none', 'tenant_none'])
+})
+
 test('a token enrolls into the tenant that it was minted for', () => {
   expect(tenantOf({}, { mode: 'bootstrap-token', tokenId: 't', tenant: 'globex' })).toBe('globex')
   expect(

@@ -23,6 +23,7 @@ const VERDICTS: Readonly<Record<RefusalCode, Verdict>> = {
   csr_invalid: 'protocol',
   nonce_mismatch: 'protocol',
   not_found: 'protocol',
+  method_not_allowed: 'protocol',
   rate_limited: 'later',
   keys_unavailable: 'later',
   upstream_unavailable: 'later',

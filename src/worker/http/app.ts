@@ -10,6 +10,7 @@ import {
   ENROLL_PATH,
   HEALTHZ_PATH,
   READYZ_PATH,
+  TUNNEL_CHALLENGE_PATH,
   TUNNEL_PATH,
 } from '../../protocol/paths.ts'
 import type { Clock } from '../../protocol/time.ts'
@@ -39,6 +40,19 @@ GET  ${READYZ_PATH}          whether this control plane can serve
 
 The documentation is README.md and docs/ of the sources that it was deployed from.
 `
+
+/** The methods of every path: with another one the answer is 405 (RFC 9110 §15.5.6). HEAD is GET without a body. */
+const ALLOWED: Readonly<Record<string, string>> = {
+  '/': 'GET, HEAD',
+  [HEALTHZ_PATH]: 'GET, HEAD',
+  [READYZ_PATH]: 'GET, HEAD',
+  [BUNDLE_PATH]: 'GET, HEAD',
+  [BUNDLE_PEM_PATH]: 'GET, HEAD',
+  [TUNNEL_PATH]: 'GET',
+  [TUNNEL_CHALLENGE_PATH]: 'POST',
+  [ENROLL_PATH]: 'POST',
+  [CONNECT_ENROLL_PATH]: 'POST',
+}
 
 /** `dependenciesOf` is called once a request. */
 export function makeApp<E extends object>(
@@ -90,6 +104,13 @@ export function makeApp<E extends object>(
       : renderRefusal(c.var.caller, authority.error)
   })
 
+  for (const [path, allow] of Object.entries(ALLOWED)) {
+    app.all(path, (c) => {
+      const response = renderRefusal(c.var.caller, { reason: 'method_unknown', detail: `this address takes ${allow}` })
+      response.headers.set('allow', allow)
+      return response
+    })
+  }
   app.notFound((c) => renderRefusal(c.var.caller, { reason: 'route_unknown' }))
   app.onError((error, c) => {
     recordBug(c.var.caller, error)

@@ -82,6 +82,7 @@ function codeOf({ reason }: Refusal): ConnectRefusal['code'] {
     case 'nonce_mismatch':
       return 'InvalidArgument'
     case 'not_found':
+    case 'method_not_allowed':
       return 'NotFound'
     case 'internal':
       return 'Internal'

@@ -323,9 +323,9 @@ describe('other failures are', () => {
     expect(await controlPlane.eventOf(response)).toMatchObject({ reason: 'https_only' })
   })
 
-  test('404 for another method and another procedure', async () => {
+  test('405 for another method, 404 for another procedure', async () => {
     const controlPlane = await makeControlPlane([issuer])
-    expect((await controlPlane.send(new Request(URL))).status).toBe(404)
+    expect((await controlPlane.send(new Request(URL))).status).toBe(405)
     const other = new Request(URL.replace('/Enroll', '/Renew'), { method: 'POST', body: '{}' })
     expect((await controlPlane.send(other)).status).toBe(404)
   })

@@ -7,13 +7,15 @@ import { trustWith } from '../../fakes/trust.ts'
 
 const muster = compose(trustWith())
 
-async function statusOf(method: string, path: string): Promise<number> {
+async function answerTo(method: string, path: string): Promise<Response> {
   const context = createExecutionContext()
   const request = new Request(`https://muster.example.com${path}`, { method })
   const response = await muster.fetch(request, env as unknown as Env, context)
   await waitOnExecutionContext(context)
-  return response.status
+  return response
 }
+
+const statusOf = async (method: string, path: string) => (await answerTo(method, path)).status
 
 test.each([
   ['GET', '/', 200],
@@ -32,10 +34,6 @@ test.each([
 })
 
 test.each([
-  ['POST', '/'],
-  ['OPTIONS', '/healthz'],
-  ['PUT', '/api/enroll'],
-  ['GET', '/api/enroll'],
   ['GET', '/healthz/'],
   ['GET', '//healthz'],
   ['GET', '/Healthz'],
@@ -43,9 +41,7 @@ test.each([
   ['POST', '/api/enroll/'],
   ['POST', '/api//enroll'],
   ['POST', '/api/enroll/x'],
-  ['POST', '/api/tunnel'],
   ['GET', '/api/tunnel/'],
-  ['GET', '/api/tunnel/challenge'],
   ['GET', '/api/bundleXpem'],
   ['GET', '/api/bundle.pem/'],
   ['GET', '/api/*'],
@@ -53,4 +49,26 @@ test.each([
   ['GET', '/api'],
 ])('%s %s is not', async (method, path) => {
   expect(await statusOf(method, path)).toBe(404)
+})
+
+test.each([
+  ['POST', '/', 'GET, HEAD'],
+  ['OPTIONS', '/healthz', 'GET, HEAD'],
+  ['DELETE', '/readyz', 'GET, HEAD'],
+  ['PUT', '/api/enroll', 'POST'],
+  ['GET', '/api/enroll', 'POST'],
+  ['HEAD', '/api/enroll', 'POST'],
+  ['OPTIONS', '/api/enroll', 'POST'],
+  ['GET', '/api/enroll?query', 'POST'],
+  ['POST', '/api/tunnel', 'GET'],
+  ['GET', '/api/tunnel/challenge', 'POST'],
+  ['POST', '/api/bundle', 'GET, HEAD'],
+  ['PATCH', '/api/bundle.pem', 'GET, HEAD'],
+  ['GET', '/muster.runner.v1.RunnerService/Enroll', 'POST'],
+])('%s %s is 405, and the answer says that the path takes %s', async (method, path, allow) => {
+  const response = await answerTo(method, path)
+  expect([response.status, response.headers.get('allow')]).toEqual([405, allow])
+  if (method === 'HEAD') return
+  expect(response.headers.get('content-type')).toBe('application/problem+json')
+  expect(await response.json()).toMatchObject({ status: 405, code: 'method_not_allowed' })
 })
