@@ -30,16 +30,16 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
   }
   const { withDatabase } = await import('./store/database.ts')
   const { findEvent } = await import('../worker/store/events.ts')
-  const { row, token, ban } = await withDatabase(options, async (db) => {
+  const { row, token, ban, running } = await withDatabase(options, async (db, edge) => {
     const row = await findEvent(db, id)
-    return { row, token: row && (await tokenOf(db, row)), ban: row && (await banOf(db, row)) }
+    return { row, token: row && (await tokenOf(db, row)), ban: row && (await banOf(db, row)), running: edge?.trustHash }
   })
   if (row === null) {
     throw new CommandError(
       `no event in ${await stateName(options)} has the request id ${id} (${otherStates(options)}); refusals are stored at a capped rate for 30 days, the log has every one`,
     )
   }
-  const asked = await askedFor(row, options.trust)
+  const asked = await askedFor(row, options.trust, running)
   const found = { ...eventJson(row), asked: asked.lines, tokenUsedBy: token?.enrollmentId ?? null, ban }
   print(options, found, () =>
     [
@@ -48,22 +48,27 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
       ...(row.reason === 'token_used' ? usesOf(token) : []),
       ...(ban === null ? [] : [`It is the ban of ${ban.kind} ${ban.value}.`]),
       ...asked.lines.map((line) => `${options.trust}: ${line}`),
-      ...(asked.fault === null ? [] : [asked.fault]),
+      ...asked.notes,
       ...details(row).map(([name, value]) => `  ${name.padEnd(12)} ${value}`),
     ].join('\n'),
   )
 }
 
-/** What the trust file asks for; `fault` where it cannot be read, which is no reason to explain nothing. */
-async function askedFor(row: EventRow, path: string): Promise<{ lines: string[]; fault: string | null }> {
-  if (row.reason === null) return { lines: [], fault: null }
-  const { readTrust } = await import('./operator/trust-file.ts')
+/** What the trust file asks for. One that cannot be read is no reason to explain nothing. */
+async function askedFor(
+  row: EventRow,
+  path: string,
+  running: string | undefined,
+): Promise<{ lines: string[]; notes: string[] }> {
+  if (row.reason === null) return { lines: [], notes: [] }
+  const { otherTrustText, readTrust } = await import('./operator/trust-file.ts')
   try {
-    return { lines: demandsOf(await readTrust(path), row), fault: null }
+    const trust = await readTrust(path)
+    return { lines: demandsOf(trust, row), notes: otherTrustText(running, trust, path) }
   } catch (error) {
     if (!(error instanceof CommandError)) throw error
     const [first = ''] = error.message.split('\n')
-    return { lines: [], fault: `what the trust file asks for is not known: ${first}` }
+    return { lines: [], notes: [`what the trust file asks for is not known: ${first}`] }
   }
 }
 

@@ -56,7 +56,7 @@ Examples:
   muster token mint --tenant acme --remote            the same in the deployed Muster, for its own runners`
 
 async function mint(options: MintOptions): Promise<void> {
-  const { isUnlisted, readCompiled, requireTenant } = await import('./operator/trust-file.ts')
+  const { isUnlisted, otherTrustText, readCompiled, requireTenant } = await import('./operator/trust-file.ts')
   const compiled = await readCompiled(options.trust)
   const { trust } = compiled
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
@@ -78,7 +78,10 @@ async function mint(options: MintOptions): Promise<void> {
   const { withDatabase } = await import('./store/database.ts')
   const { insertToken } = await import('../worker/store/tokens.ts')
   const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
-  await withDatabase(options, (db) => insertToken(db, row))
+  const running = await withDatabase(options, async (db, edge) => {
+    await insertToken(db, row)
+    return edge?.trustHash
+  })
   const minted = { id, token: secret, tenant, runnerId, expiresAt: timeText(expiresAt) }
   const state = await stateName(options)
   print(options, minted, () =>
@@ -90,6 +93,7 @@ async function mint(options: MintOptions): Promise<void> {
         ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and nothing else names it`]
         : []),
       `written to ${state}${options.remote ? '' : '; with --remote, to the deployed Muster'}`,
+      ...otherTrustText(running, trust, options.trust),
     ].join('\n'),
   )
 }

@@ -29,7 +29,7 @@ export function trustCommand() {
   )
   trust.addCommand(
     command('build', `compile the trust file to ${COMPILED}, which the Worker is bundled with`, ['json', 'trust'])
-      .addHelpText('after', '\nwrangler runs it before every dev and deploy.')
+      .addHelpText('after', '\nwrangler runs it before every dev and deploy.\n\nExample:\n  muster trust build')
       .action((options: SharedOptions) => build(options)),
   )
   trust.addCommand(

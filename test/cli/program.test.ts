@@ -95,12 +95,40 @@ test('the version is the package’s', async () => {
   expect(await spawnMuster(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' })
 })
 
-test('help names a command’s own options before those of every command', async () => {
-  const { code, stdout } = await runMuster(['token', 'mint', '--help'])
+test.each([
+  'dev',
+  'ca init',
+  'ca show',
+  'ca issue',
+  'ca rotate prepare',
+  'ca rotate activate',
+  'ca rotate retire',
+  'trust check',
+  'trust build',
+  'trust schema',
+  'token mint',
+  'token list',
+  'token revoke',
+  'ban',
+  'unban',
+  'bans',
+  'drain',
+  'events',
+  'explain',
+])('help of %s has its own options, those of every command and an example, in this order', async (name) => {
+  const { code, stdout } = await runMuster([...name.split(' '), '--help'])
   expect(code).toBe(0)
-  const places = ['--tenant', '--note', '--help', 'every command', '--persist-to'].map((word) => stdout.indexOf(word))
-  expect(places).toEqual([...places].sort((a, b) => a - b))
-  expect(places).not.toContain(-1)
+  const blocks = stdout.match(/^(?:Options|Options of every command|Example)(?=s?:$)/gm)
+  expect(blocks).toEqual(
+    ['Options', 'Options of every command', 'Example'].filter(
+      (block) => name !== 'trust schema' || block !== 'Options of every command',
+    ),
+  )
+  expect(stdout.slice(stdout.indexOf('Example'))).toContain(`  muster ${name}`)
+  const [, mine = ''] = stdout.split('Options:\n')
+  const [block = ''] = mine.split('\n\n')
+  expect(block).toContain('--help')
+  expect(block).not.toMatch(/--(?:json|trust|persist-to|remote|env) /)
 })
 
 test.each(['dev', 'ca init', 'ca show', 'trust schema'])(

@@ -1,6 +1,6 @@
 // Tests that commands say which state they wrote or looked in, and that one for another environment than the running
 // edge's is refused.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -69,6 +69,16 @@ describe('beside a running edge', () => {
     expect(await edge.muster('bans')).toMatchObject({ code: 0 })
   })
 
+  test('a command with another trust file than the edge’s says so', async () => {
+    const trust = join(scratch, 'trust.yaml')
+    writeFileSync(trust, 'tenants: [{ slug: acme }, { slug: new }]')
+    const mint = ['token', 'mint', '--tenant', 'new', '--persist-to', edge.persistTo, '--trust', trust]
+    expect((await runMuster(mint)).stdout).toMatch(
+      /\nthe edge that runs on it decides by another trust file than \S+trust\.yaml is now: start it again\n$/,
+    )
+    expect((await edge.muster('token', 'mint', '--tenant', 'acme')).stdout).not.toContain('another trust file')
+  })
+
   test.each([
     ['staging', {}, 'has environment staging, the command no environment'],
     [null, { CLOUDFLARE_ENV: 'staging' }, 'has no environment, the command environment staging'],
@@ -76,7 +86,7 @@ describe('beside a running edge', () => {
   ])('of environment %j, a command with %j is refused', async (environment, env, message) => {
     const state = stateFolder(join(scratch, `state-${environment}`))
     const unlock = lockState(state)
-    const close = await serveState(state, async () => [], environment)
+    const close = await serveState(state, async () => [], { environment, trustHash: '' })
     const { code, stdout, stderr } = await runMuster(['token', 'list', '--persist-to', state.root], { env })
     await close()
     unlock?.()

@@ -25,6 +25,35 @@ test('check names every mistake with file, line and column, and exits with 1', a
   expect(places).toEqual([`${path}:1:14:`, `${path}:3:11:`, `${path}:4:1: `])
 })
 
+test('check counts the tenants that are written, and says which one is the bootstrapTenant alone', async () => {
+  const check = async (text: string) =>
+    (await runMuster(['trust', 'check', '--trust', write('count.yaml', text)])).stdout
+  const unlisted = await check('tenants: [{slug: a}]')
+  expect(unlisted).toContain('no mistakes: 1 tenant, 0 clusters')
+  expect(unlisted).toContain(
+    '\ndefault is the bootstrapTenant; it has no entry under tenants, and nothing else names it\n',
+  )
+  expect(await check('bootstrapTenant: b')).toMatch(/no mistakes: 0 tenants(.|\n)*\nb is the bootstrapTenant;/)
+  const listed = await check('tenants: [{slug: a}, {slug: b}]\nbootstrapTenant: b')
+  expect(listed).toContain('no mistakes: 2 tenants')
+  expect(listed).not.toContain('is the bootstrapTenant')
+})
+
+test.each(['token mint', 'token mint --runner-id build-7'])(
+  'muster %s takes the tenants of the trust file and the bootstrapTenant alone, and says which that is',
+  async (words) => {
+    const trust = write('mint.yaml', 'tenants: [{slug: a}]')
+    const mint = (tenant: string) =>
+      runMuster([...words.split(' '), '--tenant', tenant, '--trust', trust, '--persist-to', join(folder, 'state')])
+    expect(await mint('nobody')).toMatchObject({ code: 1, stderr: expect.stringContaining('there is a, default') })
+    const note = `\ndefault is the bootstrapTenant of ${trust}; it has no entry there, and nothing else names it\n`
+    expect((await mint('default')).stdout).toContain(note)
+    const minted = await mint('a')
+    expect(minted.code).toBe(0)
+    expect(minted.stdout).not.toContain('bootstrapTenant')
+  },
+)
+
 test('check as JSON has the same for a program', async () => {
   const { code, stdout } = await runMuster(['trust', 'check', '--json', '--trust', write('broken.yaml', BROKEN)])
   expect(code).toBe(1)

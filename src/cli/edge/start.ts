@@ -96,7 +96,8 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     ending,
   })
   closing.push(runtime.stop)
-  closing.push(await serveState(state, runtime.query, environmentOf(options.environment)))
+  const facts = { environment: environmentOf(options.environment), trustHash: options.trust.hash }
+  closing.push(await serveState(state, runtime.query, facts))
   ending.throwIfAborted()
   upstream.port = runtime.port
   closing.push(runCrons(project.crons, (cron) => runScheduled(upstream, cron)))

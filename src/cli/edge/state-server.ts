@@ -19,26 +19,28 @@ import { lockState, type StateFolder } from './state.ts'
 const LOOPBACK = '127.0.0.1'
 
 /** Content of the server's file. */
-interface Address {
+interface Address extends EdgeFacts {
   readonly port: number
   readonly secret: string
+}
+
+/** What a command must know of the edge that runs. */
+interface EdgeFacts {
   /** wrangler's, in which the edge runs; null: the top level of wrangler.toml. */
   readonly environment: string | null
+  /** Hash of the trust file that it decides by. */
+  readonly trustHash: string
 }
 
 /** The edge that has the lock on a state. */
-export interface RunningEdge extends Pick<Address, 'environment'> {
+export interface RunningEdge extends EdgeFacts {
   readonly query: Query
 }
 
 const addressFile = (state: StateFolder): string => join(state.own, 'edge.json')
 
 /** Runs the statements of everybody who can read the state folder. Gives the function that ends it. */
-export async function serveState(
-  state: StateFolder,
-  query: Query,
-  environment: string | null,
-): Promise<() => Promise<void>> {
+export async function serveState(state: StateFolder, query: Query, facts: EdgeFacts): Promise<() => Promise<void>> {
   const secret = randomBytes(32).toString('base64url')
   const server = createServer(async (request, response) => {
     if (!isSame(request.headers.authorization ?? '', `Bearer ${secret}`)) {
@@ -52,7 +54,7 @@ export async function serveState(
       response.writeHead(500).end(JSON.stringify({ error: messageOf(error) }))
     }
   })
-  const address: Address = { port: await listen(server, 0, LOOPBACK), secret, environment }
+  const address: Address = { port: await listen(server, 0, LOOPBACK), secret, ...facts }
   writeAtomically(addressFile(state), JSON.stringify(address))
   return () => {
     rmSync(addressFile(state), { force: true })
@@ -94,7 +96,7 @@ async function findEdge(state: StateFolder): Promise<RunningEdge | null> {
   }
   const query: Query = (sql, params) => ask(address, sql, params)
   return query('SELECT 1', []).then(
-    () => ({ query, environment: address.environment }),
+    () => ({ query, environment: address.environment, trustHash: address.trustHash }),
     () => null,
   )
 }

@@ -33,6 +33,8 @@ export class CommandError extends Error {
 /** The shared options, by their names on the command line. */
 export type SharedName = 'json' | 'trust' | 'local' | 'persist-to' | 'remote' | 'env'
 
+const SHARED_OPTIONS = 'Options of every command:'
+
 /** What a command on the database uses, local or deployed. */
 export const DATABASE: readonly SharedName[] = ['json', 'local', 'persist-to', 'remote', 'env']
 
@@ -52,6 +54,14 @@ export const command = (name: string, summary: string, uses: readonly SharedName
     .summary(summary)
     .description(summary)
     .helpOption('-h, --help', 'show this help')
+    .configureHelp({
+      // commander would put them first where a command has no other options.
+      groupItems: (_, items, groupOf) =>
+        Map.groupBy(
+          items.toSorted((a, b) => Number(groupOf(a) === SHARED_OPTIONS) - Number(groupOf(b) === SHARED_OPTIONS)),
+          groupOf,
+        ),
+    })
     .configureOutput({
       outputError: (message, write) => {
         // A guess at what was meant is a line of its own, and a value may hold anything.
@@ -81,7 +91,7 @@ export function shareOptions(to: Command): void {
   for (const sub of to.commands) shareOptions(sub)
   // Before the name of one of its commands they would count for nothing.
   if (to.commands.length === 0) {
-    to.optionsGroup('Options of every command:')
+    to.optionsGroup(SHARED_OPTIONS)
     for (const [name, option] of SHARED) {
       to.addOption(to instanceof MusterCommand && to.uses.includes(name) ? option() : option().hideHelp())
     }

@@ -38,6 +38,12 @@ export function requireTenant(trust: CompiledTrust, tenant: string, path: string
   throw new CommandError(`--tenant ${quote(tenant)} is not in ${path}; there is ${trust.tenants.join(', ')}`)
 }
 
+/** Empty, or that the running edge decides by another trust file than the one at `path`. */
+export const otherTrustText = (running: string | undefined, trust: CompiledTrust, path: string): string[] =>
+  running === undefined || running === trust.hash
+    ? []
+    : [`the edge that runs on it decides by another trust file than ${path} is now: start it again`]
+
 /** Whether nothing but the field bootstrapTenant, or its default, names the bootstrap tenant. */
 export const isUnlisted = ({ trust, listed }: Compiled): boolean => !listed.includes(trust.bootstrapTenant)
 

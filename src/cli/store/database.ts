@@ -8,8 +8,11 @@ import { type StateFolder, stateFolder } from '../edge/state.ts'
 import { claimState, type RunningEdge } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
 
+/** `edge`: the one that runs on the local state, if any. */
+type Work<T> = (db: Database, edge: RunningEdge | null) => Promise<T>
+
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
-export async function withDatabase<T>(options: SharedOptions, work: (db: Database) => Promise<T>): Promise<T> {
+export async function withDatabase<T>(options: SharedOptions, work: Work<T>): Promise<T> {
   requireCheckout('a command on the database')
   // Checked first: a running edge does not need the name, and wrangler ignores a wrong one.
   const project = options.env === undefined ? null : await readProject(options.env)
@@ -21,7 +24,7 @@ export async function withDatabase<T>(options: SharedOptions, work: (db: Databas
   const lock = await claimState(state)
   if (!lock.ok) {
     refuseOtherEnvironment(state, lock.error, environmentOf(options.env))
-    return workWith(lock.error.query, work)
+    return workWith(lock.error.query, work, lock.error)
   }
   return withState(state, project, work).finally(lock.value)
 }
@@ -36,7 +39,7 @@ function refuseOtherEnvironment({ root }: StateFolder, edge: RunningEdge, meant:
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
-async function withState<T>(state: StateFolder, known: Project | null, work: (db: Database) => Promise<T>): Promise<T> {
+async function withState<T>(state: StateFolder, known: Project | null, work: Work<T>): Promise<T> {
   // Miniflare loads while wrangler reads.
   const [project, { startDatabase }] = await Promise.all([known ?? readProject(), import('../edge/runtime.ts')])
   const { query, stop } = await startDatabase(state, project)
@@ -44,7 +47,7 @@ async function withState<T>(state: StateFolder, known: Project | null, work: (db
 }
 
 /** A statement that fails is one line for the operator: what the database said, without the statement's values. */
-async function workWith<T>(execute: Execute, work: (db: Database) => Promise<T>): Promise<T> {
+async function workWith<T>(execute: Execute, work: Work<T>, edge: RunningEdge | null = null): Promise<T> {
   let fault: unknown
   const database = openThrough((sql, params) =>
     execute(sql, params).catch((error: unknown) => {
@@ -53,7 +56,7 @@ async function workWith<T>(execute: Execute, work: (db: Database) => Promise<T>)
     }),
   )
   try {
-    return await work(database)
+    return await work(database, edge)
   } catch (error) {
     const isFault = error === fault || (error instanceof Error && error.cause === fault)
     if (fault === undefined || !isFault) throw error

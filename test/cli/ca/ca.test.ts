@@ -159,7 +159,7 @@ describe('muster ca show', () => {
   test('names a folder that is not there', async () => {
     expect(await muster('ca', 'show', '--dir', 'none')).toMatchObject({
       code: 1,
-      stderr: 'muster: none/issuing.pem does not exist; name another CA folder with --dir\n',
+      stderr: 'muster: the CA folder none does not exist; name another with --dir\n',
     })
   })
 
@@ -182,7 +182,9 @@ describe('muster ca show', () => {
       code: 1,
       stderr: `muster: ${url}/api/bundle.pem gives no trust bundle: ${host}: connect ECONNREFUSED ${host}\n`,
     })
-    expect((await muster('ca', 'show', '--url', 'hello')).stderr).toBe('muster: --url "hello" is not a URL\n')
+    expect((await muster('ca', 'show', '--url', 'hello')).stderr).toBe(
+      'muster: --url "hello" is not a URL, as https://muster.example\n',
+    )
   })
 })
 
@@ -243,7 +245,7 @@ describe('muster ca issue', () => {
     ['more than 90 days', ['--tenant', 'acme', '--ttl', '2161h'], '--ttl "2161h" must be'],
     ['days', ['--tenant', 'acme', '--ttl', '30d'], '--ttl "30d" must be'],
     ['no time', ['--tenant', 'acme', '--ttl', '0s'], '--ttl "0s" must be'],
-    ['another folder', ['--tenant', 'acme', '--dir', 'none'], 'none/issuing.key.pem does not exist'],
+    ['another folder', ['--tenant', 'acme', '--dir', 'none'], 'the CA folder none does not exist'],
     ['a mixed folder', ['--tenant', 'acme', '--dir', 'mixed'], 'mixed: CA_KEY and CA_CERT are not a pair'],
   ])('refuses %s in one line, and writes nothing', async (_, args, expected) => {
     const { code, stderr } = await issue('--out', 'refused', ...args)

@@ -78,6 +78,51 @@ function expectActivated({ oldRootKey }: { oldRootKey: boolean }) {
   }
 }
 
+test('each step says what to do now before what comes next, with the folder in every command', async () => {
+  begin(made)
+  const steps = [await rotate('prepare')]
+  bundle = read('root.pem') + read('next', 'root.pem')
+  steps.push(await rotate('activate', '--url', url()))
+  const now = `now:\n  npx wrangler secret bulk ${ca}/secrets.json\n  then remove ${ca}/secrets.json\n`
+  const [prepared = '', activated = ''] = steps.map(({ stdout }) => stdout)
+  expect(prepared).toContain(
+    `${now}\nnext, when the live bundle has had both roots for a day, so that all who read it have the new one:\n  muster ca rotate activate --dir ${ca} --url https://`,
+  )
+  expect(activated).toContain(
+    `${now}\nnext, when no live runner holds a certificate of the old CA:\n  muster ca rotate retire --dir ${ca} --remote\n`,
+  )
+})
+
+test('the private keys of a CA that was retired are named until they are removed', async () => {
+  expect((await rotate('activate', '--url', url())).code).toBe(0)
+  expect((await runMuster(['ca', 'show', '--dir', ca])).stdout).not.toContain('retired')
+  const retired = await rotate('retire', '--force')
+  const [folder = ''] = readdirSync(ca).filter((name) => name.startsWith('retired-'))
+  const keys = ['issuing.key.pem', 'root.key.pem'].map((name) => join(ca, folder, name))
+  const line = `nothing needs the private keys of retired CAs, remove them: ${keys.join(', ')}\n`
+  expect(retired.stdout).toContain(line)
+  expect((await runMuster(['ca', 'show', '--dir', ca])).stdout).toContain(line)
+  expect(JSON.parse((await runMuster(['ca', 'show', '--dir', ca, '--json'])).stdout).retiredKeys).toEqual(keys)
+  for (const key of keys) rmSync(key)
+  expect((await runMuster(['ca', 'show', '--dir', ca])).stdout).not.toContain('retired')
+})
+
+test('a folder that is not there is named, with the option that names another', async () => {
+  for (const words of [
+    'rotate prepare',
+    'rotate activate --force',
+    'rotate retire',
+    'show',
+    'issue --out o --tenant acme',
+  ]) {
+    expect(await runMuster(['ca', ...words.split(' '), '--dir', join(work, 'none')])).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `muster: the CA folder ${join(work, 'none')} does not exist; name another with --dir\n`,
+    })
+  }
+})
+
 test.each([true, false])(
   'activate names a stray file and moves nothing; then each key is beside its certificate (old root key there: %s)',
   async (oldRootKey) => {
