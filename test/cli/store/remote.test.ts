@@ -94,7 +94,17 @@ describe('a command with --remote', () => {
     const { id } = JSON.parse(minted.stdout)
     const listed = await muster(['token', 'list', '--json'])
     expect(JSON.parse(listed.stdout)).toEqual([expect.objectContaining({ id, tenant: 'acme', note, state: 'live' })])
-    expect(await muster(['token', 'revoke', id])).toMatchObject({ code: 0, stderr: '' })
+    const revoked = await muster(['token', 'revoke', id])
+    expect(revoked).toMatchObject({ code: 0, stderr: '' })
+    const state = `the deployed database muster (${api.database})`
+    expect(revoked.stdout).toContain(`revoked ${id} in ${state};`)
+    expect((await muster(['token', 'mint', '--tenant', 'acme'])).stdout).toMatch(
+      /\nwritten to the deployed database \S+ \(\S+\)\n$/,
+    )
+    const unknown = await muster(['explain', '0192f3c4-5678-7abc-8def-0123456789ab'])
+    expect(unknown).toMatchObject({ code: 1, stdout: '' })
+    expect(unknown.stderr).toContain(`no event in ${state} has the request id`)
+    expect(unknown.stderr).toContain('(without --remote it is the local state)')
     // What the token is goes nowhere.
     expect(JSON.stringify(api.statements)).not.toContain(JSON.parse(minted.stdout).token)
   })
