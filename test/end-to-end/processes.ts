@@ -60,7 +60,7 @@ export function spawnGroup(command: string, args: readonly string[]): ChildProce
 
 /** Kills the process, or the group where it is negative, when this one is gone, be it by -9: a shell waits on a pipe. */
 function watch(pid: number | undefined): ChildProcess {
-  const script = 'read -r _; kill -9 -- "$0"'
+  const script = 'read -r _; kill -9 "$0"'
   const dog = spawn('/bin/sh', ['-c', script, String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], detached: true })
   dog.stdin?.on('error', () => {})
   return dog
