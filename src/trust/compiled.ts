@@ -38,7 +38,7 @@ export async function parseCompiledTrust(json: unknown): Promise<CompiledTrust> 
   const trust = json as CompiledTrust
   const { hash, ...content } = trust
   if (hash !== (await hashOf(content))) {
-    throw new Error('the compiled trust file is not as it was compiled: run `muster trust build`')
+    throw new Error('the compiled trust file was changed after it was compiled: run `muster trust build`')
   }
   return trust
 }
