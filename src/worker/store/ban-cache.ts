@@ -9,7 +9,6 @@ import {
   minutes,
   type Seconds,
   seconds,
-  subtractSeconds,
   toEpochSeconds,
   toMilliseconds,
 } from '../../protocol/time.ts'
@@ -31,10 +30,10 @@ export function keepBanList(
   let failedAt: EpochSeconds | null = null
   return async () => {
     const now = toEpochSeconds(clock())
-    // One from the future: the clock was set back.
-    const within = (age: Seconds) => kept !== null && kept.at >= subtractSeconds(now, age) && kept.at <= now
-    if (kept !== null && within(FRESH)) return ok(kept)
-    if (failedAt === null || failedAt < subtractSeconds(now, PAUSE)) {
+    // A time from the future is as far away as one of the past: the clock was set back.
+    const isWithin = (at: EpochSeconds, span: Seconds) => Math.abs(now - at) <= span
+    if (kept !== null && isWithin(kept.at, FRESH)) return ok(kept)
+    if (failedAt === null || !isWithin(failedAt, PAUSE)) {
       try {
         kept = await inTime(load(now))
         failedAt = null
@@ -44,7 +43,7 @@ export function keepBanList(
         logFailure('ban list not loaded', error)
       }
     }
-    return kept !== null && within(USABLE) ? ok(kept) : refuse('storage_unavailable')
+    return kept !== null && isWithin(kept.at, USABLE) ? ok(kept) : refuse('storage_unavailable')
   }
 }
 
