@@ -63,8 +63,7 @@ export const REASONS = {
   },
   token_retry_over: {
     code: 'attestation_invalid',
-    advice:
-      'The same key used its token again after 10 minutes, or after its enrollment had renewed. Mint a new token.',
+    advice: 'The same key used its token after 10 minutes, or after its enrollment had renewed. Mint a new one.',
   },
   token_expired: {
     code: 'attestation_invalid',
@@ -258,8 +257,7 @@ export const REASONS = {
   },
   lineage_missing: {
     code: 'attestation_invalid',
-    advice:
-      'There is no record of this enrollment. It ended long ago, or storage was reset. The runner must enroll again.',
+    advice: 'There is no record of this enrollment: it ended long ago, or storage was reset. Enroll again.',
   },
   enrollment_ended: {
     code: 'attestation_invalid',
@@ -272,8 +270,7 @@ export const REASONS = {
   },
   superseded: {
     code: 'attestation_invalid',
-    advice:
-      'An old renewal request came again, after its certificate had been followed by a newer one. It changed nothing and needs no key. If it recurs, somebody keeps what runners send: look at proxies and logs on the way.',
+    advice: 'An old renewal request came again and changed nothing. If it recurs, find who keeps requests.',
   },
   standing_lost: {
     code: 'attestation_invalid',
