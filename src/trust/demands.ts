@@ -41,7 +41,7 @@ export function demandsOf(trust: CompiledTrust, seen: Seen): string[] {
 }
 
 function clusterDemands(cluster: Cluster, { reason, claimed }: Seen): string[] {
-  const { name, audiences, maxTokenLifetime, denyNodes, nodeOptional } = cluster
+  const { name, audiences, maxTokenLifetime, denyNodes, nodeOptional, workload } = cluster
   switch (reason) {
     case 'audience_mismatch':
       return [`cluster ${name} takes the audience ${audiences.join(' or ')}`]
@@ -57,6 +57,15 @@ function clusterDemands(cluster: Cluster, { reason, claimed }: Seen): string[] {
         : [`cluster ${name} has deny.nodes, so node: optional is not for it`]
     case 'node_denied':
       return [`cluster ${name} denies the nodes ${denyNodes.join(', ')}`]
+    case 'runner_id_none':
+      return [
+        `cluster ${name} names the runners of ${workload === null ? 'no ServiceAccount' : `${workload.namespace}/${workload.serviceAccount} alone`}`,
+      ]
+    case 'keys_never_fetched':
+    case 'keys_stale':
+    case 'keys_none_usable':
+    case 'keys_fetch_failed':
+    case 'jwks_uri_refused':
     case 'jws_header':
     case 'key_unknown':
     case 'key_algorithm':
@@ -98,15 +107,16 @@ function regionDemands({ aws }: CompiledTrust, region: string | undefined): stri
 
 /** The mappings that are nearest to who the caller is. */
 function mappingDemands(trust: CompiledTrust, cluster: Cluster | undefined, seen: Seen): string[] {
-  if (cluster !== undefined) {
-    const mapped = trust.kubernetesMappings.filter((mapping) => mapping.cluster === cluster.name)
-    const list = mapped.map((m) => `${m.namespace}/${m.serviceAccount} → ${m.tenant}`)
-    return [`cluster ${cluster.name} maps ${list.join(', ') || 'no ServiceAccount'}`]
-  }
+  // First, since a cluster may be called like an account.
   const account = accountOf(seen)
   if (account !== null) {
     const mapped = trust.awsMappings.filter((mapping) => mapping.account === account)
     return [`AWS account ${account} maps ${mapped.map(awsText).join(', ') || 'nobody'}`]
+  }
+  if (cluster !== undefined) {
+    const mapped = trust.kubernetesMappings.filter((mapping) => mapping.cluster === cluster.name)
+    const list = mapped.map((m) => `${m.namespace}/${m.serviceAccount} → ${m.tenant}`)
+    return [`cluster ${cluster.name} maps ${list.join(', ') || 'no ServiceAccount'}`]
   }
   return [`its tenants are ${trust.tenants.join(', ')}`]
 }
@@ -115,7 +125,5 @@ const awsText = ({ principal, tenant }: AwsMapping): string =>
   `${principal === null ? 'the whole account' : `${principal.kind} ${principal.name}`} → ${tenant}`
 
 /** The fifth part of an ARN is the account. */
-function accountOf({ identity, claimed }: Seen): string | null {
-  const arn = [identity, claimed?.arn, claimed?.identity].find((one) => one?.startsWith('arn:'))
-  return arn?.split(':')[4] ?? claimed?.account ?? null
-}
+const accountOf = ({ identity }: Seen): string | null =>
+  identity?.startsWith('arn:') ? (identity.split(':')[4] ?? null) : null

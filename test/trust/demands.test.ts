@@ -56,10 +56,15 @@ test.each<[Partial<Seen>, string]>([
     'AWS account 123456789012 maps role runner → acme, user ann → acme',
   ],
   [
-    { reason: 'tenant_none', claimed: { arn: 'arn:aws:iam::210987654321:user/x' } },
+    { reason: 'tenant_none', identity: 'arn:aws:iam::210987654321:user/x', source: 'prod' },
     'AWS account 210987654321 maps the whole account → other',
   ],
-  [{ reason: 'tenant_none', claimed: { account: '000000000000' } }, 'AWS account 000000000000 maps nobody'],
+  [{ reason: 'tenant_none', identity: 'arn:aws:iam::000000000000:user/x' }, 'AWS account 000000000000 maps nobody'],
+  [{ reason: 'runner_id_none', source: 'prod' }, 'cluster prod names the runners of no ServiceAccount'],
+  [
+    { reason: 'keys_stale', claimed: prod },
+    'cluster prod takes keys of the discovery document of https://k8s.example/',
+  ],
   [{ reason: 'tenant_none' }, 'its tenants are acme, other, default'],
   [{ reason: 'aws_region', claimed: { region: 'eu-west-1' } }, 'aws.regions is us-east-1, eu-west-3'],
   [{ reason: 'certificate_invalid' }, 'certificates are of the trust domain rootpilot or whystack'],

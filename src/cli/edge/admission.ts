@@ -62,7 +62,8 @@ function pathOf(target: string, host: string): string | null {
  */
 function isOfAnotherSite({ method, headers }: IncomingMessage, own: string, path: string): boolean {
   const runsCrons = new URL(`http://localhost${path}`).pathname === SCHEDULED_PATH
-  const isLink = method === 'GET' && headers['sec-fetch-mode'] === 'navigate' && headers.upgrade === undefined
+  const isLink =
+    method === 'GET' && headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
   if (isLink && !runsCrons) return false
   const { 'sec-fetch-site': site, origin, referer } = headers
   if (site !== undefined && site !== 'none' && site !== 'same-origin') return true

@@ -250,7 +250,10 @@ describe('a page in a browser', () => {
     ['of the other scheme', () => ({ origin: edge.url.replace('http:', 'https:') })],
     ['of no origin', () => ({ origin: 'null' })],
     ['in an old browser', () => ({ referer: 'https://evil.example/a' })],
-    ['with a link to the cron jobs', () => ({ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' })],
+    [
+      'with a link to the cron jobs',
+      () => ({ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' }),
+    ],
   ])('%s runs no cron job', async (_, headers) => {
     for (const path of [CRONS, `/x/..${CRONS}?cron=*`, CRONS.replace('local', '%2e/local')]) {
       for (const method of ['GET', 'POST']) {
@@ -270,7 +273,9 @@ describe('a page in a browser', () => {
 
   test('of another site may have a link here, and pages of the edge may ask it', async () => {
     const link = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', referer: 'https://docs.example/' }
-    expect(await edge.send(edge.url, { headers: link })).toMatchObject({ status: 200 })
+    const follow = (dest: string) => edge.send(edge.url, { headers: { ...link, 'sec-fetch-dest': dest } })
+    expect(await follow('document')).toMatchObject({ status: 200 })
+    expect(await follow('iframe')).toMatchObject({ status: 403 })
     const page = { ...own(), 'sec-fetch-site': 'same-origin', referer: `${edge.url}/fleet` }
     expect(await edge.send(edge.url, { method: 'POST', headers: page })).toMatchObject({ status: 200 })
   })
