@@ -86,8 +86,7 @@ export const REASONS = {
   },
   issuer_unknown: {
     code: 'attestation_invalid',
-    advice:
-      'No cluster of the trust file has this issuer, compared byte for byte (a trailing slash counts). Correct `issuer` of its cluster, or add one if the issuer is yours and begins with https://.',
+    advice: 'No cluster has this issuer. Correct its `issuer` (a trailing slash counts), or add it if it is https.',
   },
   key_unknown: {
     code: 'attestation_invalid',
@@ -161,8 +160,7 @@ export const REASONS = {
   // AWS.
   aws_region: {
     code: 'attestation_invalid',
-    advice:
-      'The region is not in aws.regions of the trust file. Set AWS_REGION of the runner to one of them; a region of the commercial partition can be added there.',
+    advice: 'The region is not in aws.regions. Set AWS_REGION to one of them, or add it if it is a commercial one.',
   },
   aws_body: { code: 'attestation_invalid', advice: 'The signed body is not that of GetCallerIdentity.' },
   aws_authorization: {
@@ -171,8 +169,7 @@ export const REASONS = {
   },
   aws_scope: {
     code: 'attestation_invalid',
-    advice:
-      'The request was signed for another region, service or day. Sign for sts in AWS_REGION, and check the clock.',
+    advice: 'The request was signed for another region, service or day. Sign for sts in AWS_REGION; check the clock.',
   },
   aws_headers: {
     code: 'attestation_invalid',
