@@ -29,6 +29,12 @@ test('labels are measured in code points', () => {
   expect(parseRunnerFrame(JSON.stringify({ ...longest, agent: '🏃'.repeat(65) }))).toBeNull()
 })
 
+test('a label of 128 characters is read as at the door, whatever they take in UTF-16', () => {
+  const label = '🚀'.repeat(128)
+  expect(parseRunnerFrame(frameText({ ...hello, instanceId: label }))).toEqual({ ...hello, instanceId: label })
+  expect(parseRunnerFrame(frameText({ ...hello, instanceId: `${label}🚀` }))).toBeNull()
+})
+
 test.each<[string, unknown]>([
   ['another version', '{"type":"hello","version":2,"instanceId":null}'],
   ['a version as text', '{"type":"hello","version":"1","instanceId":null}'],
