@@ -26,10 +26,7 @@ export const REASONS = {
       'The control plane does not know the mode. Check RUNNER_ATTESTATION_MODE, and the versions of runner and control plane.',
   },
   route_unknown: { code: 'not_found', advice: 'Nothing is served at this path.' },
-  method_unknown: {
-    code: 'method_not_allowed',
-    advice: 'The path is served, but not with this method. The Allow header of the answer names those that are.',
-  },
+  method_unknown: { code: 'method_not_allowed', advice: 'The path takes other methods: see Allow in the answer.' },
   csr_invalid: {
     code: 'csr_invalid',
     advice: 'The CSR was refused; the detail says why. It must be one PEM block, EC P-256, with one challengePassword.',
@@ -135,8 +132,7 @@ export const REASONS = {
   },
   keys_none_usable: {
     code: 'keys_unavailable',
-    advice:
-      'The issuer publishes no usable key (RSA of 2048 bits or more, or P-256, with a kid), or private ones. Check its JWKS.',
+    advice: 'The issuer publishes no usable key (RSA from 2048 bits or P-256, with a kid). Check its JWKS.',
   },
   keys_shared: {
     code: 'keys_unavailable',
