@@ -1,7 +1,5 @@
 // The table of modes, one row each. docs/contributing.md lists the other files that a mode has. No I/O.
 
-import { type Milliseconds, milliseconds, minutes, toMilliseconds } from './time.ts'
-
 export interface ModeTraits {
   /** What the OU of a certificate names beside the mode: nothing, an AWS account, or a cluster of the trust file. */
   readonly source: 'none' | 'account' | 'cluster'
@@ -15,20 +13,14 @@ export interface ModeTraits {
   readonly configurable: boolean
   /** No enrollment came before its certificate: the first use of the certificate starts the lineage. */
   readonly startsLineage: boolean
-  /** How long a runner goes on with refused evidence. */
-  readonly patience: Patience
+  /** How many refusals in a row end the attempts of a runner with this evidence. */
+  readonly patience: number
 }
 
-/** Refused evidence is tried again until it was refused `tries` times in a row, and for `time`. */
-export interface Patience {
-  readonly tries: number
-  readonly time: Milliseconds
-}
-
-/** Of evidence that nothing but new evidence can replace. */
-export const THREE_TRIES: Patience = { tries: 3, time: milliseconds(0) }
-/** The key set of an issuer may be behind a rotation for some minutes. */
-const TEN_MINUTES: Patience = { tries: 1, time: toMilliseconds(minutes(10)) }
+/** Nothing but another token helps. */
+export const THREE_TRIES = 3
+/** A deploy of the trust file, or the end of a key rotation, makes a platform's evidence good without the runner. */
+const ENDLESS = Number.POSITIVE_INFINITY
 
 const KUBERNETES = {
   source: 'cluster',
@@ -37,7 +29,7 @@ const KUBERNETES = {
   reattests: true,
   configurable: true,
   startsLineage: false,
-  patience: TEN_MINUTES,
+  patience: ENDLESS,
 } as const
 
 /** One verifier with three names. */
@@ -70,7 +62,7 @@ export const MODES = {
     reattests: true,
     configurable: true,
     startsLineage: false,
-    patience: THREE_TRIES,
+    patience: ENDLESS,
   },
   ...KUBERNETES_MODES,
   provisioned: {

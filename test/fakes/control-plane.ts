@@ -144,13 +144,18 @@ export class FakeControlPlane {
   async answer(request: SeenRequest, response: ServerResponse): Promise<FakeAnswer | 'taken'> {
     this.requests.push(request)
     const answer = this.next.shift()?.(request, response) ?? this.respond(request, response)
-    if (answer !== undefined) return answer
+    if (answer === 'taken') return answer
+    if (answer !== undefined) return { ...answer, body: answer.body.replace(TIME_OF_ANSWER, this.#now()) }
     if (request.path === '/api/tunnel/challenge') {
       const expiresAt = rfc3339(toEpochSeconds(epochMilliseconds(Date.now() + 30_000)))
       return { status: 200, body: JSON.stringify({ challenge: 'challenge', expiresAt }) }
     }
     if (request.path !== '/api/enroll') return problem(404, 'not_found')
     return { status: 200, body: JSON.stringify(this.issuing.spoil(await this.issue(request))) }
+  }
+
+  #now(): string {
+    return rfc3339(toEpochSeconds(epochMilliseconds(this.issuing.clock())))
   }
 
   sendReady(socket: WebSocket): void {
@@ -179,6 +184,9 @@ export class FakeControlPlane {
   }
 }
 
+/** Stands for the time of the fake's own clock when the refusal leaves. */
+const TIME_OF_ANSWER = 'the time of the answer'
+
 /** A refusal as the control plane words it. */
 export const problem = (status: number, code: RefusalCode, extra: object = {}): FakeAnswer => ({
   status,
@@ -190,7 +198,7 @@ export const problem = (status: number, code: RefusalCode, extra: object = {}): 
     detail: `detail of ${code}`,
     code,
     requestId: '01a227f2-2f68-76aa-95ed-d0276828b324',
-    serverTime: rfc3339(toEpochSeconds(epochMilliseconds(Date.now()))),
+    serverTime: TIME_OF_ANSWER,
     ...extra,
   }),
 })

@@ -7,7 +7,7 @@ export const EXIT = {
   protocol: 70,
   /** EX_TEMPFAIL: the identity is gone and a fresh start may get another. */
   lost: 75,
-  /** EX_NOPERM: the credential was refused, or the identity is banned. A restart changes nothing. */
+  /** EX_NOPERM: the token was refused, or the identity is banned. A restart changes nothing. */
   refused: 77,
   /** EX_CONFIG: somebody has to correct the configuration. A restart changes nothing. */
   config: 78,

@@ -23,11 +23,19 @@ export class AttemptLog {
   }
 
   /** `next`: the state that follows; null where the runner ends. */
-  failure(work: Work, { verdict, why, problem }: EnrollFailure, { described }: Attempt, next: State | null): void {
+  failure(
+    work: Work,
+    { verdict, why, problem }: EnrollFailure,
+    { asked, described }: Attempt,
+    next: State | null,
+  ): void {
     const name = work === 'enroll' ? 'enrollment' : 'renewal'
     const wait = next?.request?.wait
     const retryInSeconds = wait === undefined ? undefined : Math.ceil(wait / 1000)
-    if (verdict === 'later') {
+    if (!asked) {
+      // What is missing is what the operator looks for.
+      this.#log('warn', why, { retryInSeconds })
+    } else if (verdict === 'later') {
       this.#log('warn', `${name} got no answer yet`, { why, ...problem, retryInSeconds })
     } else if (work === 'enroll' && verdict === 'credential') {
       const fields = { ...problem, ...described, retryInSeconds }

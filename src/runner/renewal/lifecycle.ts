@@ -18,10 +18,8 @@ export interface Policy {
   readonly enrollsAgain: boolean
   /** A provisioned certificate that nothing renews is replaced by an operator: the runner stays up and waits. */
   readonly waitsForOperator: boolean
-  /** A refused credential is tried again until it was refused so many times in a row, … */
-  readonly tries: number
-  /** … and for so long. */
-  readonly patience: Milliseconds
+  /** How many refusals in a row end the attempts with a credential. */
+  readonly patience: number
 }
 
 /** The life of one certificate, by this machine's clocks. */
@@ -41,7 +39,12 @@ export interface PendingRequest {
   readonly last: ClockReading
   readonly wait: Milliseconds
   /** Refusals of one kind in a row. */
-  readonly refusals: { readonly verdict: Verdict; readonly count: number; readonly since: ClockReading } | null
+  readonly refusals: Refusals | null
+}
+
+interface Refusals {
+  readonly verdict: Verdict
+  readonly count: number
 }
 
 export interface State {
@@ -111,6 +114,12 @@ export function nextStep(policy: Policy, { lifetime, request }: State, now: Cloc
   return left > 0 ? { do: 'wait', for: left } : { do: 'exit', exit: exitWith(EXIT.lost, NOT_RENEWED) }
 }
 
+/** A refusal told the control plane's time: by it the certificate of a renewal that is due has `length` left. */
+export const withLifeLeft = (state: State, length: Milliseconds, now: ClockReading): State =>
+  state.lifetime === null
+    ? state
+    : { ...state, lifetime: { ...state.lifetime, since: now, length, renewAfter: milliseconds(0) } }
+
 function attemptAfter(wait: Milliseconds, waited: Milliseconds, work: Work): Step {
   const left = milliseconds(wait - waited)
   return left > 0 ? { do: 'wait', for: left } : { do: 'attempt', work }
@@ -134,21 +143,19 @@ export function afterAttempt(
   const { lifetime, request } = state
   if (result.ok) return ok({ lifetime: lifetimeFrom(now, result.value, random), request: null })
   const failures = (request?.failures ?? 0) + 1
-  const again = (refusals: PendingRequest['refusals'], asked: Milliseconds | null): Result<State, Exit> => {
-    const longest = longestWait(policy, work, lifetime, refusals, now)
-    const wait = milliseconds(Math.min(asked ?? backoff(failures, random), longest))
+  const { verdict, retryAfter } = result.error
+  const again = (refusals: Refusals | null): Result<State, Exit> => {
+    const wait = milliseconds(Math.min(retryAfter ?? backoff(failures, random), longestWait(work, lifetime, now)))
     return ok({ lifetime, request: { work, failures, last: now, wait, refusals } })
   }
-  const { verdict, retryAfter } = result.error
-  if (verdict === 'later') return again(request?.refusals ?? null, retryAfter)
+  if (verdict === 'later') return again(request?.refusals ?? null)
   if (verdict === 'banned') return err(exitWith(EXIT.refused, 'this identity is banned'))
-  const refusals = countRefusal(request?.refusals ?? null, verdict, now)
-  if (verdict === 'protocol') return refusals.count < PROTOCOL_TRIES ? again(refusals, null) : err(NOT_UNDERSTOOD)
+  const refusals = countRefusal(request?.refusals ?? null, verdict)
+  if (verdict === 'protocol') return refusals.count < PROTOCOL_TRIES ? again(refusals) : err(NOT_UNDERSTOOD)
   // The identity on disk may be an old copy: a boot tries it once and then enrolls.
   if (work === 'renew' && lifetime?.fromDisk === true) return ok({ lifetime: null, request: null })
-  if (verdict === 'credential' && isPatient(policy, refusals, now) && windowLeft(work, lifetime, now) > LAST_TRY) {
-    return again(refusals, null)
-  }
+  const patient = refusals.count < policy.patience && windowLeft(work, lifetime, now) > LAST_TRY
+  if (verdict === 'credential' && patient) return again(refusals)
   if (work === 'enroll') return err(exitWith(EXIT.refused, 'enrollment was refused for good'))
   if (verdict === 'window') return err(exitWith(EXIT.lost, EXPIRED))
   if (!policy.enrollsAgain) {
@@ -165,33 +172,15 @@ const NOT_UNDERSTOOD = exitWith(
   'the control plane does not accept what this runner sends: check the versions of both',
 )
 
-type Refusals = NonNullable<PendingRequest['refusals']>
-
-function countRefusal(before: Refusals | null, verdict: Verdict, now: ClockReading): Refusals {
-  return before?.verdict === verdict ? { ...before, count: before.count + 1 } : { verdict, count: 1, since: now }
-}
-
-const isPatient = ({ tries, patience }: Policy, { count, since }: Refusals, now: ClockReading): boolean =>
-  count < tries || elapsed(since, now) < patience
+const countRefusal = (before: Refusals | null, verdict: Verdict): Refusals =>
+  before?.verdict === verdict ? { verdict, count: before.count + 1 } : { verdict, count: 1 }
 
 /** How long a renewal still has; an enrollment has no end. */
 const windowLeft = (work: Work, lifetime: Lifetime | null, now: ClockReading): number =>
   work === 'renew' && lifetime !== null ? lifeLeft(lifetime, now) + RENEWAL_WINDOW : Number.POSITIVE_INFINITY
 
-/** No wait passes the last moment for a try: the end of the window less one attempt, and the end of the patience. */
-function longestWait(
-  { patience }: Policy,
-  work: Work,
-  lifetime: Lifetime | null,
-  refusals: Refusals | null,
-  now: ClockReading,
-): number {
-  const limits = [Number.POSITIVE_INFINITY]
+/** No wait passes the last moment for a try: the end of the window less one attempt. */
+function longestWait(work: Work, lifetime: Lifetime | null, now: ClockReading): number {
   const ahead = windowLeft(work, lifetime, now) - LAST_TRY
-  if (ahead > 0) limits.push(ahead)
-  if (refusals !== null) {
-    const left = patience - elapsed(refusals.since, now)
-    if (left > 0) limits.push(left)
-  }
-  return Math.min(...limits)
+  return ahead > 0 ? ahead : Number.POSITIVE_INFINITY
 }

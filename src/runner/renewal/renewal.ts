@@ -6,6 +6,7 @@ import type { Clock } from '../../protocol/time.ts'
 import type { Clocks } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import type { Log } from '../environment/log.ts'
+import { ServerClock } from '../environment/server-clock.ts'
 import type { EvidenceConfig } from '../evidence/registry.ts'
 import { type DeclaredIdentity, type Identity, mismatchOf } from '../identity/identity.ts'
 import type { IdentityStore } from '../identity/store.ts'
@@ -45,13 +46,16 @@ export class Renewal {
   constructor(config: RenewalConfig, parts: RenewalParts, current: CurrentIdentity | null) {
     const { enrollUrl, evidence, instanceId, network, provisioned, renews } = config
     const { clocks, log, post } = parts
-    const clock: Clock = () => clocks.now().wall
+    const serverClock = new ServerClock(clocks)
     if (!renews && provisioned === null) {
       log('warn', 'RUNNER_CERT_RENEWAL=off: this runner ends when its certificate does')
     }
-    const client = enrollUrl === null ? null : enrollClient(enrollUrl, network, post, clock, instanceId)
+    const client = enrollUrl === null ? null : enrollClient(enrollUrl, network, post, serverClock, instanceId)
     const mismatch = (identity: Identity) => mismatchOf(config, identity)
-    const rotator = new Rotator({ ...parts, policy: policyOf(config, clock), evidence, client, mismatch }, current)
+    const rotator = new Rotator(
+      { ...parts, policy: policyOf(config, serverClock.now), evidence, client, mismatch },
+      current,
+    )
     this.#rotator = rotator
     this.#provisioned = provisioned !== null
     this.#watch =
@@ -102,19 +106,13 @@ export class Renewal {
 function policyOf({ evidence, provisioned, renews }: RenewalConfig, clock: Clock): Policy {
   const mode = () => (evidence.ok ? evidence.value.modeAt(clock()) : null)
   const atBoot = mode()
-  const patience = () => {
-    const current = mode()
-    return current === null ? THREE_TRIES : MODES[current].patience
-  }
   return {
     renews,
     enrollsAgain: provisioned === null && atBoot !== null && MODES[atBoot].reusable,
     waitsForOperator: provisioned !== null && !renews,
-    get tries() {
-      return patience().tries
-    },
     get patience() {
-      return patience().time
+      const current = provisioned === null ? mode() : null
+      return current === null ? THREE_TRIES : MODES[current].patience
     },
   }
 }

@@ -4,7 +4,7 @@
 import type { HttpAnswer } from '../../node/http-client.ts'
 import type { RefusalCode } from '../../protocol/refusals.ts'
 import { err, type Result } from '../../protocol/result.ts'
-import { type EpochMilliseconds, type Milliseconds, milliseconds } from '../../protocol/time.ts'
+import { type EpochMilliseconds, type EpochSeconds, epochMilliseconds, toEpochSeconds } from '../../protocol/time.ts'
 import { parseRetryAfter } from '../net/backoff.ts'
 import { jsonOf, type Problem, parseProblem, type RequestFailure, requestFailed } from '../net/http.ts'
 import { type Enrolled, type Expected, readEnrolled } from './enrolled.ts'
@@ -33,6 +33,8 @@ const VERDICTS: Readonly<Record<RefusalCode, Verdict>> = {
 
 export interface EnrollFailure extends RequestFailure {
   readonly verdict: Verdict
+  /** By the control plane's clock, where it was the control plane that answered. */
+  readonly serverTime: EpochSeconds | null
 }
 
 export function readEnrollResponse(
@@ -42,8 +44,11 @@ export function readEnrollResponse(
 ): Result<Enrolled, EnrollFailure> {
   const { status } = answer
   const retryAfter = parseRetryAfter(answer.header('retry-after'), now)
-  const failed = (why: string, verdict: Verdict = 'later', problem: Problem | null = null) =>
-    err({ ...requestFailed(why, { status, problem, retryAfter }).error, verdict })
+  const failed = (why: string, verdict: Verdict = 'later', problem: Problem | null = null) => {
+    const time = problem === null ? null : timeOf(answer)
+    const serverTime = time === null ? null : toEpochSeconds(time)
+    return err({ ...requestFailed(why, { status, problem, retryAfter }).error, verdict, serverTime })
+  }
   const body = jsonOf(answer)
   if (status === 200) {
     if (body === null) return failed('the answer is not JSON: something between here and the control plane answered')
@@ -62,9 +67,15 @@ const isCode = (code: string): code is RefusalCode => Object.hasOwn(VERDICTS, co
 
 const verdictOf = (code: string): Verdict | null => (isCode(code) ? VERDICTS[code] : null)
 
-/** By how much the server's clock is ahead of ours, from an answer of ours or else from the Date header. */
-export function skewOf(answer: HttpAnswer, now: EpochMilliseconds): Milliseconds | null {
-  const time = jsonOf(answer)?.serverTime ?? answer.header('date')
-  const at = typeof time === 'string' ? Date.parse(time) : Number.NaN
-  return Number.isNaN(at) ? null : milliseconds(at - now)
+/**
+ * The time of an answer: `serverTime`, or else its Date header, whoever answered. Null where neither has the one form
+ * that its specification gives (RFC 3339 in UTC, RFC 9110 §5.6.7): others read as times of another year or zone.
+ */
+export function timeOf(answer: HttpAnswer): EpochMilliseconds | null {
+  const told = jsonOf(answer)?.serverTime
+  const date = answer.header('date') ?? ''
+  const text = typeof told === 'string' && told.length <= 30 && told.endsWith('Z') ? told : date
+  const at = text === told || date.endsWith(' GMT') ? Date.parse(text) : Number.NaN
+  return at >= 0 && at < END_OF_YEAR_9999 ? epochMilliseconds(at) : null
 }
+const END_OF_YEAR_9999 = Date.UTC(10_000, 0)

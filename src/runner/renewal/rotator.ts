@@ -24,6 +24,7 @@ import {
   type State,
   type Step,
   type Work,
+  withLifeLeft,
   withRenewalDue,
 } from './lifecycle.ts'
 
@@ -154,8 +155,13 @@ export class Rotator {
     const { result } = attempt
     if (result.ok) return this.#adopt(result.value, work)
 
+    const { serverTime } = result.error
+    const now = clocks.now()
+    if (serverTime !== null && subject !== null) {
+      this.#state = withLifeLeft(this.#state, lifeFrom(subject, serverTime), now)
+    }
     const before = this.#state
-    const after = afterAttempt(policy, before, work, result, clocks.now(), random())
+    const after = afterAttempt(policy, before, work, result, now, random())
     this.#attemptLog.failure(work, result.error, attempt, after.ok ? after.value : null)
     if (!after.ok) {
       if (work === 'enroll') this.#tidy((store) => store.forgetRequest())

@@ -144,21 +144,43 @@ describe('refusals', () => {
     })
   })
 
-  test('of a Kubernetes token are tried for ten minutes, each time with the token that is there, and name its claims', async () => {
+  test.each<[string, NodeJS.ProcessEnv]>([
+    ['RUNNER_BOOTSTRAP_TOKEN', { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_secret' }],
+    ['RUNNER_TOKEN', { RUNNER_BOOTSTRAP_TOKEN: '', RUNNER_TOKEN: 'muster_rt_secret' }],
+  ])('of %s are tried three times in all, then exit 77', async (_name, env) => {
+    plane.respond = () => problem(401, 'attestation_invalid')
+    const harness = start(env)
+    await harness.pass(MINUTE)
+    expect(plane.enrolls).toHaveLength(3)
+    expect(harness.exit?.exitCode).toBe(77)
+  })
+
+  test('of a Kubernetes token are tried for ever, ever further apart, each time with the token that is there', async () => {
     const path = join(scratchDir(), 'token')
     const claims = { iss: 'https://issuer.test', aud: ['rootpilot-enroll'], sub: 'system:serviceaccount:a:b', exp: 4e9 }
     writeFileSync(path, `${kubernetesToken(claims)}\n`)
     plane.respond = () => problem(401, 'attestation_invalid')
     const harness = start({ RUNNER_ATTESTATION_MODE: 'kubernetes', RUNNER_TOKEN_FILE: path })
     await harness.settle()
-    expect(harness.lines.at(-1)).toMatchObject({ iss: claims.iss, aud: claims.aud, sub: claims.sub, exp: claims.exp })
+    const { iss, aud, sub, exp } = claims
+    expect(harness.lines.at(-1)).toMatchObject({ ...{ iss, aud, sub, exp }, code: 'attestation_invalid' })
+    expect(harness.agent.unready).toBe('no live certificate')
     writeFileSync(path, kubernetesToken({ ...claims, exp: 4e9 + 1 }))
-    await harness.pass(9 * MINUTE)
+    await harness.pass(24 * HOUR)
     expect(harness.exit).toBeNull()
     expect(plane.enrolls[1]?.body.attestation.token).toBe(kubernetesToken({ ...claims, exp: 4e9 + 1 }))
-    await harness.pass(2 * MINUTE)
-    expect(harness.exit?.exitCode).toBe(77)
-    expect(harness.clocks.monotonic).toBeLessThanOrEqual(11 * MINUTE)
+    const refused = harness.lines.filter(({ level }) => level === 'error')
+    expect(refused).toHaveLength(plane.enrolls.length)
+    for (const line of refused) {
+      expect(line).toMatchObject({ message: 'enrollment refused: the credential, not the network', iss, sub, aud })
+    }
+    expect(refused.slice(0, 10).map(({ retryInSeconds }) => retryInSeconds)).toEqual([
+      ...[1, 2, 4, 8, 16, 32, 64, 128, 256, 300],
+    ])
+    // The trust file was deployed.
+    plane.respond = () => undefined
+    await harness.pass(6 * MINUTE)
+    expect(harness.agent.unready).toBeNull()
   })
 
   test('by a ban end it at once with 77, at enrollment and at renewal', async () => {
@@ -205,17 +227,30 @@ describe('renewal', () => {
     expect(harness.messages()).not.toContain('not ready: no open tunnel')
   })
 
-  test('whose refusals outlast the window of a short certificate enrolls anew before it is lost', async () => {
-    plane.issuing.lifetime = 300
+  test('by platform evidence that is refused is tried for the rest of the window, then enrolls anew', async () => {
     const path = join(scratchDir(), 'token')
     writeFileSync(path, kubernetesToken({ exp: 4e9 }))
     const harness = await ready({ RUNNER_TOKEN_FILE: path })
     plane.respond = ({ body }) =>
       body.attestation.mode === 'mtls-renewal' ? problem(401, 'attestation_invalid') : undefined
-    await harness.pass(11 * MINUTE)
+    await harness.pass(20 * MINUTE)
+    expect(modes().filter((mode) => mode === 'kubernetes')).toHaveLength(1)
+    expect(modes().filter((mode) => mode === 'mtls-renewal').length).toBeGreaterThan(8)
+    await harness.pass(2 * MINUTE)
     expect(harness.exit).toBeNull()
     expect(harness.announced).toEqual(['enrolled', 'ready', 'enrolled'])
     expect(modes().filter((mode) => mode === 'kubernetes')).toHaveLength(2)
+  })
+
+  test('that is refused and good again in time changes nothing', async () => {
+    const path = join(scratchDir(), 'token')
+    writeFileSync(path, kubernetesToken({ exp: 4e9 }))
+    const harness = await ready({ RUNNER_TOKEN_FILE: path })
+    plane.respond = () => problem(401, 'attestation_invalid')
+    await harness.pass(12 * MINUTE)
+    plane.respond = () => undefined
+    await harness.pass(5 * MINUTE)
+    expect(harness.announced).toEqual(['enrolled', 'ready', 'renewed'])
   })
 
   test('refused three times ends a bootstrapped runner with 75, and re-enrolls one whose evidence serves again', async () => {
@@ -527,6 +562,33 @@ describe('clocks', () => {
     }
     expect(Math.max(...due)).toBeLessThanOrEqual(601)
     expect(Math.max(...due) - Math.min(...due)).toBeGreaterThanOrEqual(89)
+  })
+
+  test('the life of a persisted certificate is counted by the control plane’s clock once that is known', async () => {
+    const folder = scratchDir()
+    await (await ready({ RUNNER_IDENTITY_DIR: folder })).stop()
+    const issued = Date.now()
+    const serverTime = (at: number) => `${new Date(at).toISOString().slice(0, 19)}Z`
+    const harness = new Harness(plane, { RUNNER_BOOTSTRAP_TOKEN: 't', RUNNER_IDENTITY_DIR: folder })
+    running.push(harness)
+    // Ten minutes ahead; the certificate has all but a minute of its fifteen, and its window of six.
+    harness.clocks.wall += 10 * MINUTE
+    plane.respond = () =>
+      problem(503, 'upstream_unavailable', { serverTime: serverTime(issued + harness.clocks.monotonic) })
+    await harness.pass(14 * MINUTE)
+    expect(harness.agent.identity).not.toBeNull()
+    await harness.pass(6 * MINUTE)
+    expect(harness.exit).toBeNull()
+    expect(harness.agent.identity).toBeNull()
+    await harness.pass(2 * MINUTE)
+    expect(harness.exit).toEqual({ exitCode: 75, messages: [LOST] })
+  })
+
+  test('a time that somebody else than the control plane tells changes no life', async () => {
+    const harness = await ready()
+    plane.respond = () => ({ status: 502, headers: { date: 'Fri, 01 Jan 2038 00:00:00 GMT' }, body: '' })
+    await harness.pass(14 * MINUTE)
+    expect(harness.agent.identity).not.toBeNull()
   })
 
   test('skew past 30 s is logged once, and changes nothing', async () => {

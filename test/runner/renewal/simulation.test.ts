@@ -175,15 +175,13 @@ const POLICIES: Readonly<Record<string, Policy>> = {
     renews: true,
     enrollsAgain: false,
     waitsForOperator: false,
-    tries: 3,
-    patience: milliseconds(0),
+    patience: 3,
   },
   'a Kubernetes token': {
     renews: true,
     enrollsAgain: true,
     waitsForOperator: false,
-    tries: 1,
-    patience: milliseconds(10 * MINUTE),
+    patience: Number.POSITIVE_INFINITY,
   },
 }
 
