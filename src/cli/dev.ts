@@ -71,6 +71,8 @@ function splitOnce(text: string): [string, string?] {
 async function dev(options: DevOptions): Promise<void> {
   requireCheckout('muster dev')
   const ending = stopSignal()
+  // Loading the rest takes a second.
+  if (ending.aborted) return
   const log = new EdgeLog(options.json ?? false)
   // Loaded late, so that the other commands start without workerd and wrangler.
   const [{ startEdge }, { readTrust }] = await Promise.all([

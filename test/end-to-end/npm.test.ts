@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, expect, test } from 'vitest'
+import { MAIN } from './muster.ts'
 import { isRunning, spawnGroup, treeOf } from './processes.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-npm-'))
@@ -79,4 +80,16 @@ test.concurrent('SIGTERM to a shell ends the edge that it waits for, and none th
   // npm is watched in the background, too.
   process.kill(left, 'SIGKILL')
   while (background.some(isRunning)) await sleep(50)
+})
+
+test.concurrent('an edge whose npm is gone before it looks does not start', async () => {
+  const script = `MUSTER_STARTED_BY=$1 exec "$0" ${MAIN} dev ${options(mkdtempSync(join(scratch, 'state-'))).join(' ')}`
+  // The process that it names is not its parent.
+  const edge = spawnGroup('/bin/sh', ['-c', script, process.execPath, '1'])
+  let said = ''
+  edge.stdout?.on('data', (chunk) => {
+    said += chunk
+  })
+  expect(await new Promise((resolve) => edge.on('close', resolve))).toBe(0)
+  expect(said).toBe('')
 })

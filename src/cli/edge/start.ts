@@ -57,6 +57,7 @@ export async function startEdge(options: EdgeOptions): Promise<Edge> {
 /** `closing` is what was opened so far, the last one first to be closed. */
 async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<Omit<Edge, 'stop'>> {
   const { ending = new AbortController().signal } = options
+  ending.throwIfAborted()
   const state = stateFolder(options.persistTo)
   const lock = await claimState(state, ending)
   if (!lock.ok) {

@@ -22,18 +22,22 @@ export function stopSignal(): AbortSignal {
 
 /**
  * npm passes on SIGINT and SIGTERM alone, and a shell that runs `npm start` passes on nothing: both leave their child
- * to init when they are killed. The shell is not watched where the edge was left in the background on purpose: a shell
- * without job control, nohup and most service managers give such a process /dev/null to read.
+ * to init when they are killed. The scripts of package.json say which process npm is, since it may be gone before this
+ * runs. The shell is not watched where the edge was left in the background on purpose: a shell without job control,
+ * nohup and most service managers give such a process /dev/null to read.
  */
 function watchStarter(stop: () => void, stopped: AbortSignal): void {
-  if (process.env.npm_lifecycle_event === undefined) return
-  const npm = process.ppid
+  const { MUSTER_STARTED_BY } = process.env
+  if (MUSTER_STARTED_BY === undefined) return
+  const npm = Number(MUSTER_STARTED_BY)
   const shell = isForeground() ? parentOf(npm) : null
-  const timer = setInterval(() => {
+  const look = (): void => {
     if (process.ppid !== npm || (shell !== null && parentOf(npm) !== shell)) stop()
-  }, LOOK_EVERY)
+  }
+  const timer = setInterval(look, LOOK_EVERY)
   timer.unref()
   stopped.addEventListener('abort', () => clearInterval(timer))
+  look()
 }
 
 function isForeground(): boolean {
