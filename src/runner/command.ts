@@ -48,7 +48,8 @@ Enrolls this machine, keeps its certificate alive and its tunnel open. Configure
 Options
   --token-file <path>        the token, read anew at every use (RUNNER_TOKEN_FILE)
   --runner-id <id>           refuse to start as another runner (RUNNER_ID)
-  --mount <src[:dst]>        a host path that jobs will see; refused where it would show a credential (repeatable)
+  --mount <src[:dst[:opts]]> a host path (/… or ./…) that jobs will see; refused where it would show a credential
+                             (repeatable)
   -h, --help                 show this help
 
 Variables (required: RUNNER_ENROLL_URL, or a provisioned certificate)
@@ -73,7 +74,7 @@ Exit codes
    0  stopped (SIGTERM, SIGINT) or drained
   70  the control plane does not accept what this runner sends: versions
   75  the identity is lost: start again
-  77  the credential is refused or the identity banned: a restart changes nothing
+  77  the token is refused or the identity banned: a restart changes nothing
   78  the configuration is wrong: every mistake is logged
 
 Example

@@ -12,7 +12,7 @@ import { foldersOf, type Guarded, mountMistakes } from './environment/mounts.ts'
 import { pathMistake } from './environment/paths.ts'
 import { pemPath } from './environment/pem-input.ts'
 import type { Settings } from './environment/settings.ts'
-import { EVIDENCE_VARIABLES, type EvidenceConfig, readEvidenceConfig } from './evidence/registry.ts'
+import { EVIDENCE_VARIABLES, type EvidenceConfig, guardedEvidence, readEvidenceConfig } from './evidence/registry.ts'
 import type { DeclaredRunnerId } from './identity/identity.ts'
 import { readProvisionedSource } from './identity/provisioned.ts'
 import { readExtraRoots } from './net/extra-roots.ts'
@@ -71,7 +71,7 @@ export function readConfig(
     mistakes.push('RUNNER_SECRETS_DIR requires RUNNER_TENANT, which names the folder in it')
   }
   if (!rules.ok) mistakes.push(rules.error)
-  mistakes.push(...mountMistakes(flags.mounts ?? [], guardedFolders(evidence, identityDir, settings, certificates)))
+  mistakes.push(...mountMistakes(flags.mounts ?? [], guardedPaths(evidence, settings, certificates)))
   return {
     enrollUrl,
     // A stand-in, never used: where no URL is given there is a mistake.
@@ -106,12 +106,12 @@ function readRunnerId(flags: Flags, settings: Settings): DeclaredRunnerId | null
 
 const OVERRIDDEN = [...EVIDENCE_VARIABLES, 'RUNNER_IDENTITY_DIR']
 
-function guardedFolders(
-  evidence: EvidenceConfig,
-  identityDir: string | null,
-  settings: Settings,
-  certificates: string,
-): Guarded[] {
+/** Everything of this runner that no job may see. */
+function guardedPaths(evidence: EvidenceConfig, settings: Settings, certificates: string): Guarded[] {
+  const folder = (what: string, name: string): Guarded[] => {
+    const path = settings.raw(name)?.trim()
+    return path === undefined ? [] : [{ what, path }]
+  }
   const pemFileOf = (name: string, file: string): string =>
     pemPath(settings.raw(name) ?? join(certificates, file)) ?? ''
   const pems = [
@@ -120,11 +120,15 @@ function guardedFolders(
   ]
   const ca = pemFileOf('RUNNER_CA_PEM', PROVISIONED_FILES.ca)
   return [
-    ...foldersOf('the token directory', (evidence.ok ? evidence.value.path?.trim() : null) ?? ''),
-    ...(identityDir === null ? [] : [{ what: 'the identity directory', path: identityDir }]),
+    ...guardedEvidence(settings, evidence),
+    ...folder('the identity directory', 'RUNNER_IDENTITY_DIR'),
+    ...folder('the secrets directory', 'RUNNER_SECRETS_DIR'),
     { what: 'the certificate directory', path: certificates },
     ...pems.flatMap((path) => foldersOf('the certificate directory', path)),
     // The file alone: it is no secret, but a job that writes it chooses whom the runner trusts.
     ...(ca === '' ? [] : [{ what: 'the trusted CA', path: ca }]),
+    ...folder('the trusted CA', 'NODE_EXTRA_CA_CERTS'),
+    // Its environment holds tokens.
+    { what: 'this process', path: '/proc/self' },
   ]
 }

@@ -6,10 +6,10 @@ import { X509Certificate } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '../../src/protocol/time.ts'
-import { type AwsCredentials, gatherAwsEvidence } from '../../src/runner/evidence/aws-sts.ts'
+import type { AwsCredentials } from '../../src/runner/evidence/aws-container.ts'
+import { signAwsEvidence } from '../../src/runner/evidence/aws-sts.ts'
 import { type RunningEdge, startEdge } from '../end-to-end/edge.ts'
 import { PROJECT } from '../end-to-end/processes.ts'
-import { directly } from '../fakes/forward-proxy.ts'
 import { enrollBody, makeRequester } from '../fakes/requester.ts'
 import { type Check, cacheFolder, type Peer, run, runs, startServer } from './peer.ts'
 
@@ -89,10 +89,9 @@ const SIGNERS: Record<string, Signer> = {
       await run(process.execPath, [script('sign_sdk.mjs'), join(folder, 'sdk'), REGION, nonce], variables(credentials)),
     ),
   'our runner': async (credentials, nonce) => {
-    const { mode: _, ...sent } = await gatherAwsEvidence({
-      ...{ region: REGION, nonce, now: systemClock(), credentials },
-      network: directly,
-    })
+    const evidence = await signAwsEvidence({ region: REGION, nonce, now: systemClock(), credentials })
+    assert(evidence.ok)
+    const { mode: _, ...sent } = evidence.value
     return sent
   },
 }

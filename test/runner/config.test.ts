@@ -519,8 +519,137 @@ describe('--mount', () => {
     expect(mountMistakes([join(folder, 'tokens')], through)).toHaveLength(1)
   })
 
-  test('without a host path is a mistake', () => {
-    expect(mountMistakes([':/job', ''], guarded)).toHaveLength(2)
+  test.each([
+    ...['', ':/job', 'work', 'work:/job', '../work', '.', '..', '~/work', '$HOME/work', '"/work"', "'/work'", ' /work'],
+    ...['type=bind,source=/work,target=/job', 'type=volume,src=v,dst=/job', 'source=/work', 'src=/work,dst=/job'],
+    ...['volume:/job', 'C:\\work:/job', 'C:/work:/job', '\\\\host\\work', 'file:///work'],
+    ...['/work:job', '/work:', '/work::ro', '/work:/job:', '/work:/job:ro:z', '/work:ro', '/work\0:/job'],
+  ])('what cannot be read as SRC[:DST[:OPTIONS]] is refused: %j', (mount) => {
+    expect(mountMistakes([mount], [])).toEqual([
+      `--mount ${JSON.stringify(mount)} is not SRC[:DST[:OPTIONS]] with an SRC that begins with / or ./`,
+    ])
+  })
+
+  test.each([
+    '/work',
+    './work',
+    './',
+    '/work:/job',
+    '/work:/job:ro',
+    '/work:/job:ro,z',
+    '//work',
+    '/w o,r=k',
+    '/a/../b',
+  ])('what can is read: %j', (mount) => {
+    expect(mountMistakes([mount], [])).toEqual([])
+  })
+
+  describe('guards every file that a source of evidence reads', () => {
+    const at = scratchDir()
+    const home = join(at, 'home')
+    for (const name of ['home/.aws/sso/cache', 'aws', 'pod', 'irsa', 'web', 'anywhere', 'secrets', 'work', 'other']) {
+      mkdirSync(join(at, name), { recursive: true })
+    }
+    mkdirSync(join(at, 'data/one'), { recursive: true })
+    writeFileSync(
+      join(at, 'aws/config'),
+      [
+        '[default]',
+        'region = us-east-1',
+        '[profile far]',
+        `web_identity_token_file = ${join(at, 'web/token')} # a comment`,
+        '[profile anywhere]',
+        `credential_process="/opt/aws/helper" credential-process --private-key ${join(at, 'anywhere/key.pem')}`,
+      ].join('\r\n'),
+    )
+    // As the kubelet projects a token.
+    writeFileSync(join(at, 'data/one/token'), 'a.b.c')
+    symlinkSync(join(at, 'data/one'), join(at, 'irsa/..data'))
+    symlinkSync('..data/token', join(at, 'irsa/token'))
+    symlinkSync(join(at, 'not-yet/token'), join(at, 'pod/dangling'))
+    symlinkSync(join(at, 'work'), join(at, 'other/link'))
+    symlinkSync('loop', join(at, 'other/loop'))
+    const env = {
+      ...{ RUNNER_ATTESTATION_MODE: 'aws-sts', AWS_REGION: 'us-east-1', HOME: home },
+      ...{ RUNNER_TENANT: 'acme', RUNNER_SECRETS_DIR: join(at, 'secrets') },
+      AWS_CONFIG_FILE: join(at, 'aws/config'),
+      AWS_SHARED_CREDENTIALS_FILE: join(at, 'aws/credentials'),
+      AWS_WEB_IDENTITY_TOKEN_FILE: join(at, 'irsa/token'),
+      AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: join(at, 'pod/token'),
+    }
+    const refusals = async (mount: string, more: NodeJS.ProcessEnv = {}): Promise<readonly string[]> => {
+      mkdirSync(join(at, 'secrets/acme'), { recursive: true })
+      return mistakesOf({ ...env, ...more }, { mounts: [mount] })
+    }
+
+    test.each([
+      ...['home', 'home/.aws', 'home/.aws/sso/cache', 'home/.aws/sso/cache/x.json', 'home/.aws/config'],
+      ...[
+        'aws',
+        'aws/config',
+        'aws/credentials',
+        'irsa',
+        'irsa/token',
+        'irsa/..data',
+        'data',
+        'data/one',
+        'data/one/token',
+      ],
+      ...['pod', 'pod/token', 'web', 'web/token', 'anywhere', 'anywhere/key.pem', 'secrets', 'secrets/acme/x'],
+      ...['other/../pod', 'other/link/../pod', 'work//..//pod', 'pod/', './pod', 'other/absent/../../pod'],
+    ])('%s', async (mount) => {
+      const [mistake = '', ...others] = await refusals(`${at}/${mount}:/job`)
+      expect(mistake).toContain('is refused: it is, holds or lies under ')
+      expect(others).toEqual([])
+    })
+
+    test.each([
+      '/opt/aws/helper',
+      '/opt/aws',
+      '/',
+      '/proc',
+      '/proc/self/environ',
+      '/proc/self/root',
+      '/dev/fd',
+      '/.',
+      '//',
+    ])('and %s', async (mount) => {
+      expect((await refusals(mount)).join()).toContain('is refused: it is, holds or lies under ')
+    })
+
+    test.each([
+      'work',
+      'other',
+      'other/link',
+      'other/loop',
+      'aws/beside',
+      'pod/beside',
+      'secrets-of-another',
+      'home/work',
+    ])('and not %s', async (mount) => {
+      expect(await refusals(`${at}/${mount}`)).toEqual([])
+    })
+
+    test('which a link will lead to, though nothing is there yet', async () => {
+      const more = { AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: join(at, 'pod/dangling') }
+      expect((await refusals(join(at, 'not-yet'), more)).join()).toContain('is refused')
+    })
+
+    test('by a path from the working directory, too', async () => {
+      const mount = `./${relative(process.cwd(), join(at, 'pod'))}`
+      expect((await refusals(mount)).join()).toContain('is refused')
+    })
+
+    test('that a variable names for another mode', async () => {
+      const other = { RUNNER_ATTESTATION_MODE: 'bootstrap-token', RUNNER_BOOTSTRAP_TOKEN: 't', AWS_REGION: '' }
+      const mounts = [join(at, 'pod'), join(at, 'aws/credentials'), join(at, 'web'), join(at, 'home')]
+      const mistakes = await mistakesOf({ ...env, ...other, RUNNER_EKS_TOKEN_PATH: join(at, 'web/eks') }, { mounts })
+      expect(mistakes).toEqual([
+        `--mount ${JSON.stringify(mounts[0])} is refused: it is, holds or lies under the file of AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE (${at}/pod/token)`,
+        `--mount ${JSON.stringify(mounts[1])} is refused: it is, holds or lies under the file of AWS_SHARED_CREDENTIALS_FILE (${at}/aws/credentials)`,
+        `--mount ${JSON.stringify(mounts[2])} is refused: it is, holds or lies under the file of RUNNER_EKS_TOKEN_PATH (${at}/web/eks)`,
+      ])
+    })
   })
 })
 

@@ -8,7 +8,7 @@ export interface Flags {
   readonly tokenFile?: string
   /** `--runner-id`. */
   readonly runnerId?: string
-  /** `--mount`, each `SRC[:DST]`. */
+  /** `--mount`, each `SRC[:DST[:OPTIONS]]`. */
   readonly mounts?: readonly string[]
   /** What is wrong with the arguments themselves: reported with every other mistake. */
   readonly mistakes?: readonly string[]

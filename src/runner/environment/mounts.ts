@@ -1,7 +1,7 @@
 // Checks --mount: what a runner shares with its jobs must not hold the runner's credentials.
 
-import { realpathSync } from 'node:fs'
-import { dirname, join, resolve, sep } from 'node:path'
+import { readlinkSync, realpathSync } from 'node:fs'
+import { dirname, isAbsolute, join, resolve, sep } from 'node:path'
 
 /** A folder or file that jobs must not see, and what it is. */
 export interface Guarded {
@@ -9,16 +9,31 @@ export interface Guarded {
   readonly path: string
 }
 
-/** One line for each `SRC[:DST]` that is, holds or lies under a guarded folder. */
+/** One line for each mount that cannot be read, or that is, holds or lies under something guarded. */
 export function mountMistakes(mounts: readonly string[], guarded: readonly Guarded[]): string[] {
+  const kept = guarded.map(({ what, path }) => ({ what, path, spellings: spellings(path) }))
   return mounts.flatMap((mount) => {
-    const source = mount.split(':', 1)[0] ?? ''
-    if (source === '') return [`--mount ${JSON.stringify(mount)} has no host path: SRC or SRC:DST`]
-    const met = guarded.find(({ path }) => spellings(path).some((a) => spellings(source).some((b) => overlap(a, b))))
+    const source = sourceOf(mount)
+    if (source === null) {
+      return [`--mount ${JSON.stringify(mount)} is not SRC[:DST[:OPTIONS]] with an SRC that begins with / or ./`]
+    }
+    const sources = spellings(source)
+    const met = kept.find((one) => one.spellings.some((a) => sources.some((b) => overlap(a, b))))
     return met === undefined
       ? []
       : [`--mount ${JSON.stringify(source)} is refused: it is, holds or lies under ${met.what} (${met.path})`]
   })
+}
+
+/**
+ * The host path of `SRC[:DST[:OPTIONS]]`. Null for whatever else container engines take there (Docker's long form, a
+ * named volume, a path of Windows): whether that shows a credential is not known here.
+ */
+function sourceOf(mount: string): string | null {
+  const [source = '', target, options, ...rest] = mount.split(':')
+  const isPath = source.startsWith('/') || source.startsWith('./')
+  const isMount = (target === undefined || target.startsWith('/')) && options !== '' && rest.length === 0
+  return isPath && isMount && !source.includes('\0') ? source : null
 }
 
 /** The folder of a file as it is named, and the one that a link leads to; none for an empty path. */
@@ -30,15 +45,31 @@ const overlap = (a: string, b: string): boolean => within(a, b) || within(b, a)
 const within = (inner: string, outer: string): boolean =>
   inner === outer || inner.startsWith(outer.endsWith(sep) ? outer : outer + sep)
 
-/** As it is written, and with its symbolic links resolved. */
-const spellings = (path: string): string[] => [resolve(path), real(resolve(path))]
+/** As it is written, and as the system resolves it: there `link/..` is beside what the link leads to. */
+const spellings = (path: string): string[] => [resolve(path), resolved(resolve(path)), resolved(path)]
 
-/** The part of the path that exists, resolved, and the rest as it is written. */
-function real(path: string): string {
+/** Links in a circle end somewhere. */
+const MOST_LINKS = 40
+
+/** With its links resolved, those that lead nowhere yet too; what is not there stays as it is written. */
+function resolved(path: string, links = MOST_LINKS): string {
+  const names = (isAbsolute(path) ? path : `${process.cwd()}${sep}${path}`).split(sep)
+  return names.reduce((folder, name) => (name === '..' ? dirname(folder) : real(join(folder, name), links)), sep)
+}
+
+function real(path: string, links: number): string {
   try {
     return realpathSync(path)
   } catch {
-    const parent = dirname(path)
-    return parent === path ? path : join(real(parent), path.slice(parent.length))
+    const target = linkTarget(path)
+    return target === null || links === 0 ? path : resolved(resolve(dirname(path), target), links - 1)
+  }
+}
+
+function linkTarget(path: string): string | null {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return null
   }
 }

@@ -6,6 +6,7 @@ import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Result } from '../../protocol/result.ts'
 import type { EpochMilliseconds } from '../../protocol/time.ts'
 import type { Fields, Log } from '../environment/log.ts'
+import type { Guarded } from '../environment/mounts.ts'
 import type { Settings } from '../environment/settings.ts'
 
 export interface Evidence {
@@ -17,15 +18,15 @@ export interface Evidence {
 
 /** Where the evidence of one mode comes from. */
 export interface EvidenceSource {
-  /** The file that it is read from, whose folder no job may see; null where there is none. */
-  readonly path: string | null
+  /** The files and folders that it is read from: no job may see one. */
+  readonly guarded: readonly Guarded[]
   /** The mode that a request at `now` would name. */
   readonly modeAt: (now: EpochMilliseconds) => ConfigurableMode
   /** What is wrong with the file at `now`, as a message; null where nothing is missing. */
   readonly missingAt: (now: EpochMilliseconds) => string | null
   /**
-   * The evidence for one attempt; `nonce` is that of the request's key, `network` how a cloud's endpoints are reached.
-   * The error says why there is none now.
+   * The evidence for one attempt; `nonce` is that of the request's key, `now` the control plane's time as far as it is
+   * known, `network` how a cloud's endpoints are reached. The error says why there is none now.
    */
   readonly gather: (nonce: string, now: EpochMilliseconds, network: Network) => Promise<Result<Evidence, string>>
 }

@@ -3,7 +3,9 @@
 
 import { CONFIGURABLE_MODES, type ConfigurableMode } from '../../protocol/modes.ts'
 import { err, type Result } from '../../protocol/result.ts'
+import type { Guarded } from '../environment/mounts.ts'
 import type { Settings } from '../environment/settings.ts'
+import { AWS_FILE_VARIABLES } from './aws-files.ts'
 import { awsSts } from './aws-sts.ts'
 import { BOOTSTRAP_USE, bootstrapToken } from './bootstrap-token.ts'
 import { type EvidenceMode, type EvidenceSource, type Given, MODE_VARIABLE, requires } from './evidence.ts'
@@ -29,6 +31,18 @@ export const EVIDENCE_VARIABLES: readonly string[] = [
 export const EVIDENCE_HELP = Object.values(EVIDENCE_MODES)
   .map(({ help }) => help)
   .join('')
+
+/** What no job may see: all that the source reads, and every file that a variable names for another. */
+export function guardedEvidence(settings: Settings, evidence: EvidenceConfig): Guarded[] {
+  const names = [...EVIDENCE_VARIABLES.filter((name) => /_(FILE|PATH)$/.test(name)), ...AWS_FILE_VARIABLES]
+  return [
+    ...(evidence.ok ? evidence.value.guarded : []),
+    ...names.flatMap((name) => {
+      const path = settings.raw(name)?.trim()
+      return path === undefined ? [] : [{ what: `the file of ${name}`, path }]
+    }),
+  ]
+}
 
 /** The error is a mistake if the runner must enroll; null where it is among the mistakes already. */
 export type EvidenceConfig = Result<EvidenceSource, string | null>

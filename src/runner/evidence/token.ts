@@ -9,6 +9,7 @@ import { err, ok, type Result } from '../../protocol/result.ts'
 import { type EpochMilliseconds, epochMilliseconds } from '../../protocol/time.ts'
 import { namedKind } from '../../protocol/tokens.ts'
 import type { Log } from '../environment/log.ts'
+import { foldersOf } from '../environment/mounts.ts'
 import type { EvidenceSource } from './evidence.ts'
 import { describeToken, unverifiedClaims } from './jws.ts'
 
@@ -48,7 +49,7 @@ export interface TokenParts {
 export function tokenEvidence({ token, mode, jwsMode, file }: TokenParts): EvidenceSource {
   const modeOf = (value: string): ConfigurableMode => modeOfToken(value, jwsMode) ?? mode
   return {
-    path: file?.path ?? null,
+    guarded: foldersOf('the token directory', file?.path ?? ''),
     modeAt(now) {
       const reading = token(now)
       return reading.ok ? modeOf(reading.value) : mode

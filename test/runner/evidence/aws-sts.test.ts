@@ -1,22 +1,46 @@
 // Tests how a runner gathers `aws-sts` evidence: from each source of AWS credentials, behind proxies, and on failure.
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Network } from '../../../src/node/http-client.ts'
 import { epochMilliseconds } from '../../../src/protocol/time.ts'
-import { type AwsEvidence, AwsEvidenceError, gatherAwsEvidence } from '../../../src/runner/evidence/aws-sts.ts'
+import { Settings } from '../../../src/runner/environment/settings.ts'
+import { type AwsEvidence, awsSts, signAwsEvidence } from '../../../src/runner/evidence/aws-sts.ts'
+import type { EvidenceSource } from '../../../src/runner/evidence/evidence.ts'
 import { directly, ForwardProxy, rulesOf, selfSigned } from '../../fakes/forward-proxy.ts'
 import { type FakeKey, fakeSts } from '../../fakes/sts.ts'
 
+const SRC = fileURLToPath(new URL('../../../src/', import.meta.url))
 const now = epochMilliseconds(Date.UTC(2026, 2, 1, 12))
 const nonce = 'N'.repeat(64)
-const gather = (network = directly): Promise<AwsEvidence> =>
-  gatherAwsEvidence({ region: 'sa-east-1', nonce, now, network })
+
+/** As the configuration makes it, once for a runner. */
+function newSource(region = 'sa-east-1'): EvidenceSource {
+  const source = awsSts.read(new Settings({ AWS_REGION: region }), { fileFlag: null, log: () => {} })
+  if (!source.ok) throw new Error(source.error ?? 'a mistake')
+  return source.value
+}
+
+async function gather(network = directly, source = newSource()): Promise<AwsEvidence> {
+  const evidence = await source.gather(nonce, now, network)
+  if (!evidence.ok) throw new Error(evidence.error)
+  return evidence.value.attestation as unknown as AwsEvidence
+}
+
+/** What a refusal of this evidence would be logged with. */
+async function described(network = directly) {
+  const evidence = await newSource().gather(nonce, now, network)
+  return evidence.ok ? evidence.value.described : evidence.error
+}
 
 const identity = { arn: 'arn:aws:sts::111122223333:assumed-role/runner/s1', userId: 'AROAEXAMPLE:s1' }
 const key: FakeKey = {
@@ -109,15 +133,10 @@ test('credentials of the environment sign the nonce, the session token and the c
 
 test('a long-term key sends no session token', async () => {
   const { sessionToken: _, ...longTermKey } = key
-  const evidence = await gatherAwsEvidence({
-    region: 'sa-east-1',
-    nonce,
-    now,
-    network: directly,
-    credentials: longTermKey,
-  })
-  expect(evidence.headers).not.toHaveProperty('x-amz-security-token')
-  await verify(evidence, longTermKey)
+  const evidence = await signAwsEvidence({ region: 'sa-east-1', nonce, now, credentials: longTermKey })
+  if (!evidence.ok) throw new Error(evidence.error)
+  expect(evidence.value.headers).not.toHaveProperty('x-amz-security-token')
+  await verify(evidence.value, longTermKey)
 })
 
 test('IMDSv2 is reached, and a later enrollment signs with refreshed credentials', async () => {
@@ -151,6 +170,15 @@ test('the container endpoint is reached with its token read anew, as EKS Pod Ide
   expect(seen).toEqual(['first', 'second'])
 })
 
+test('a profile is read anew, as a rotation of its keys replaces it', async () => {
+  for (const n of [1, 2]) {
+    const { accessKeyId, secretAccessKey, sessionToken } = issued(n)
+    const keys = `aws_access_key_id=${accessKeyId}\naws_secret_access_key=${secretAccessKey}\naws_session_token=${sessionToken}`
+    writeFileSync(join(folder, 'credentials'), `[default]\n${keys}\n`)
+    expect(await verify(await gather(), issued(n))).toBe(accessKeyId)
+  }
+})
+
 /** What STS answers to a call that assumes a role. */
 const assumed = (action: string, { accessKeyId, secretAccessKey, sessionToken }: FakeKey): string =>
   `<${action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><${action}Result><Credentials>
@@ -178,43 +206,238 @@ test('web identity is reached, as IRSA sets it up, and asks STS of the region of
   expect(asked).toEqual([expect.stringContaining('WebIdentityToken=a.b.c'), expect.stringContaining('=d.e.f')])
 })
 
-async function failure(network = directly): Promise<string> {
-  const error = await gather(network).catch((thrown: unknown) => thrown)
-  expect(error).toBeInstanceOf(AwsEvidenceError)
-  return (error as AwsEvidenceError).message
+async function failure(network = directly, source = newSource()): Promise<string> {
+  const evidence = await source.gather(nonce, now, network)
+  return evidence.ok ? 'there were credentials' : evidence.error
 }
 
-/** What the chain says when its time is over, which it is as soon as it `waits` for somebody. */
-async function failureInTheEnd(waits: Promise<void>, network = directly): Promise<string> {
+/** What the chain says when the `limit` of a link is over, as soon as it `waits` for somebody. */
+async function failureInTheEnd(waits: Promise<void>, limit: number, network = directly, source = newSource()) {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   try {
-    const failed = failure(network)
+    const failed = failure(network, source)
     await waits
-    await vi.advanceTimersByTimeAsync(4500)
+    await vi.advanceTimersByTimeAsync(limit)
     return await failed
   } finally {
     vi.useRealTimers()
   }
 }
 
-test('a machine without any of it fails before its time is over, and says what was tried', async () => {
-  // Accepts the connection and never answers, as a network that drops packets to 169.254.169.254 looks.
-  const origin = await serve(() => undefined)
-  vi.stubEnv('AWS_EC2_METADATA_DISABLED', undefined)
-  vi.stubEnv('AWS_EC2_METADATA_SERVICE_ENDPOINT', origin)
-  expect(await failure()).toBe(
-    'no AWS credentials: tried environment (AWS_ACCESS_KEY_ID not set), profile and SSO (profile default), ' +
-      'web identity (AWS_WEB_IDENTITY_TOKEN_FILE not set), container (AWS_CONTAINER_CREDENTIALS_FULL_URI not set), ' +
-      'instance metadata (IMDS); the SDK says: Could not load credentials from any providers',
-  )
+const NONE_SET =
+  'no AWS credentials: environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set; ' +
+  'profile: Could not resolve credentials using profile: [default] in configuration/credentials file(s).; ' +
+  'web identity: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN are not both set; container: '
+const NO_CONTAINER =
+  'AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and AWS_CONTAINER_CREDENTIALS_FULL_URI are not set; instance metadata: '
+
+describe('every link that was tried is named with its own cause', () => {
+  test('on a machine whose metadata endpoint never answers', async () => {
+    // Accepts the connection, as a network that drops packets to 169.254.169.254 looks.
+    const origin = await serve(() => undefined)
+    vi.stubEnv('AWS_EC2_METADATA_DISABLED', undefined)
+    vi.stubEnv('AWS_EC2_METADATA_SERVICE_ENDPOINT', origin)
+    expect(await failure()).toBe(`${NONE_SET}${NO_CONTAINER}TimeoutError from instance metadata service`)
+  })
+
+  test('on a machine whose metadata endpoint is away', async () => {
+    vi.stubEnv('AWS_EC2_METADATA_DISABLED', undefined)
+    vi.stubEnv('AWS_EC2_METADATA_SERVICE_ENDPOINT', 'http://127.0.0.1:9')
+    expect(await failure()).toBe(
+      `${NONE_SET}${NO_CONTAINER}Unable to connect to instance metadata service (ECONNREFUSED)`,
+    )
+  })
+
+  test('on a machine that is told not to ask the metadata endpoint', async () => {
+    expect(await failure()).toBe(`${NONE_SET}${NO_CONTAINER}AWS_EC2_METADATA_DISABLED is set`)
+  })
+
+  test.each<[string, (origin: string) => string, string]>([
+    ['answers 404', (origin) => `${origin}/404`, 'HOST answers HTTP 404'],
+    ['answers 500', (origin) => `${origin}/500`, 'HOST answers HTTP 500'],
+    ['redirects', (origin) => `${origin}/302`, 'HOST answers HTTP 302'],
+    ['answers something else', (origin) => `${origin}/200`, 'what HOST answers is no credentials'],
+    ['answers no end', (origin) => `${origin}/endless`, 'HOST: the answer is over 64 KiB'],
+    ['hangs up', (origin) => `${origin}/hangup`, 'HOST: socket hang up'],
+    ['is away', () => 'http://127.0.0.1:9/x', '127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9'],
+    ['is another machine by plain http', () => 'http://10.0.0.1/x', 'is plain http to another machine'],
+    ['is no URL', () => 'nowhere', 'is not a URL'],
+    ['is a file', () => 'file:///etc/passwd', 'is not a URL'],
+  ])('in a container whose endpoint %s', async (_name, uri, cause) => {
+    const origin = await serve((request, response) => {
+      if (request.url === '/hangup') return request.socket.destroy()
+      if (request.url === '/endless') return response.end('x'.repeat(70_000))
+      const status = Number(request.url?.slice(1))
+      return response.writeHead(status, { location: '/200' }).end('{"AccessKeyId":"ASIA","SecretAccessKey":"hush')
+    })
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', uri(origin))
+    const message = await failure()
+    expect(message.startsWith(`${NONE_SET}AWS_CONTAINER_CREDENTIALS_FULL_URI`)).toBe(true)
+    expect(message).toContain(cause.replace('HOST', new URL(origin).host))
+    // Its host's role is not its own.
+    expect(message).not.toContain('instance metadata')
+    expect(message).not.toContain('hush')
+  })
+
+  test('in a container whose endpoint never answers', async () => {
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${await serve(() => {})}/v1/credentials`)
+    expect(await failure()).toContain('container: AWS_CONTAINER_CREDENTIALS_FULL_URI: no answer within 5 s')
+  })
+
+  test('in a container whose authorization token cannot be read', async () => {
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', 'http://127.0.0.1:9/x')
+    vi.stubEnv('AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE', join(folder, 'absent'))
+    expect(await failure()).toContain(`AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE cannot be read: ENOENT`)
+  })
 })
 
-test('a container endpoint that never answers fails in time', async () => {
-  const asked = Promise.withResolvers<void>()
-  vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${await serve(() => asked.resolve())}/v1/credentials`)
-  expect(await failureInTheEnd(asked.promise)).toContain(
-    'container (AWS_CONTAINER_CREDENTIALS_FULL_URI set); the SDK says: no answer within 4.5 s',
+describe('a link that throws does not end the chain', () => {
+  async function container(): Promise<void> {
+    const origin = await serve((_, response) => response.end(written(issued(1))))
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${origin}/v1/credentials`)
+  }
+
+  test('nor does a profile file that is a folder, or a token file that is not there', async () => {
+    await container()
+    mkdirSync(join(folder, 'config'))
+    vi.stubEnv('AWS_WEB_IDENTITY_TOKEN_FILE', join(folder, 'absent'))
+    vi.stubEnv('AWS_ROLE_ARN', 'arn:aws:iam::111122223333:role/runner')
+    expect(await verify(await gather(), issued(1))).toBe('ASIAISSUED1')
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', undefined)
+    expect(await failure()).toContain(`web identity: ENOENT: no such file or directory, open '${folder}/absent'`)
+  })
+
+  test('nor does a profile that is not there, or whose program fails', async () => {
+    await container()
+    vi.stubEnv('AWS_PROFILE', 'other')
+    expect(await verify(await gather(), issued(1))).toBe('ASIAISSUED1')
+    vi.stubEnv('AWS_PROFILE', undefined)
+    writeFileSync(join(folder, 'config'), '[default]\ncredential_process = sh -c "echo hush >&2; exit 1"\n')
+    expect(await verify(await gather(), issued(1))).toBe('ASIAISSUED1')
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', undefined)
+    expect(await failure()).toContain('profile: its credential_process failed')
+    expect(await failure()).not.toContain('hush')
+  })
+
+  test.runIf(process.getuid?.() === 0)('nor does a user without an entry in passwd and without HOME', async () => {
+    const origin = await serve((_, response) => response.end(written(issued(1))))
+    const script = `
+      process.setuid(54321)
+      const { awsSts } = await import(${JSON.stringify(`${SRC}runner/evidence/aws-sts.ts`)})
+      const { Settings } = await import(${JSON.stringify(`${SRC}runner/environment/settings.ts`)})
+      const network = { rules: { proxy: null, except: [] }, extraRoots: () => null, rootsVariable: '' }
+      const given = { fileFlag: null, log: () => {} }
+      const gathered = await awsSts.read(new Settings({ AWS_REGION: 'sa-east-1' }), given).value.gather('n', Date.now(), network)
+      console.log(JSON.stringify(gathered))`
+    const env = { AWS_CONTAINER_CREDENTIALS_FULL_URI: `${origin}/v1`, PATH: process.env.PATH }
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], { env })
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, value: { described: { credentials: 'container' } } })
+  })
+})
+
+test('a link that asked AWS in vain ends the chain: another identity is not used in its place', async () => {
+  const origin = await serve((_, response) =>
+    response
+      .writeHead(403, { 'content-type': 'text/xml' })
+      .end('<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized</Message></Error></ErrorResponse>'),
   )
+  const metadata: string[] = []
+  vi.stubEnv('AWS_EC2_METADATA_DISABLED', undefined)
+  vi.stubEnv(
+    'AWS_EC2_METADATA_SERVICE_ENDPOINT',
+    await serve((request, response) => {
+      metadata.push(request.url ?? '')
+      response.end('x')
+    }),
+  )
+  writeFileSync(join(folder, 'token'), 'a.b.c')
+  vi.stubEnv('AWS_WEB_IDENTITY_TOKEN_FILE', join(folder, 'token'))
+  vi.stubEnv('AWS_ROLE_ARN', 'arn:aws:iam::111122223333:role/runner')
+  vi.stubEnv('AWS_ENDPOINT_URL_STS', origin)
+  expect(await failure()).toMatch(/; web identity: Not authorized$/)
+  expect(metadata).toEqual([])
+})
+
+describe('a credential_process', () => {
+  /** Prints credentials as soon as `release` is called; `starts` counts its runs. */
+  function slowProcess() {
+    const [go, runs] = [join(folder, 'go'), join(folder, 'runs')]
+    const { accessKeyId, secretAccessKey, sessionToken } = issued(1)
+    const printed = {
+      ...{ Version: 1, AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, SessionToken: sessionToken },
+      Expiration: '2099-01-01T00:00:00Z',
+    }
+    writeFileSync(join(folder, 'printed'), JSON.stringify(printed))
+    const program = join(folder, 'program.sh')
+    writeFileSync(program, `echo run >>${runs}\nwhile [ ! -e ${go} ]; do sleep 0.02; done\ncat ${folder}/printed\n`)
+    writeFileSync(join(folder, 'config'), `[default]\ncredential_process = sh ${program}\n`)
+    const started = async () => {
+      while (!existsSync(runs)) await sleep(10)
+    }
+    return {
+      started: started(),
+      starts: () => readFileSync(runs, 'utf8').split('\n').length - 1,
+      release: () => writeFileSync(go, ''),
+    }
+  }
+
+  test('has a minute', async () => {
+    const { started, release } = slowProcess()
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      const gathered = gather()
+      await started
+      await vi.advanceTimersByTimeAsync(59_000)
+      release()
+      expect(await verify(await gathered, issued(1))).toBe('ASIAISSUED1')
+    } finally {
+      release()
+      vi.useRealTimers()
+    }
+  })
+
+  test('that takes longer is not started a second time, and its late result is used', async () => {
+    const { started, starts, release } = slowProcess()
+    const source = newSource()
+    try {
+      expect(await failureInTheEnd(started, 60_000, directly, source)).toMatch(/; profile: no answer within 60 s$/)
+      expect(await failureInTheEnd(Promise.resolve(), 60_000, directly, source)).toContain('no answer within 60 s')
+    } finally {
+      release()
+    }
+    expect(await verify(await gather(directly, source), issued(1))).toBe('ASIAISSUED1')
+    expect(starts()).toBe(1)
+    // What was used is used once: the next enrollment asks anew.
+    await gather(directly, source)
+    expect(starts()).toBe(2)
+  })
+})
+
+describe('the log of a refusal names what was shown, as far as it is known', () => {
+  test('of a web identity: account and role', async () => {
+    const origin = await serve((_, response) => {
+      response.setHeader('content-type', 'text/xml')
+      response.end(assumed('AssumeRoleWithWebIdentity', issued(1)))
+    })
+    writeFileSync(join(folder, 'token'), 'a.b.c')
+    vi.stubEnv('AWS_WEB_IDENTITY_TOKEN_FILE', join(folder, 'token'))
+    vi.stubEnv('AWS_ROLE_ARN', 'arn:aws:iam::111122223333:role/ci/runner')
+    vi.stubEnv('AWS_ENDPOINT_URL_STS', origin)
+    expect(await described()).toEqual({
+      ...{ region: 'sa-east-1', credentials: 'web identity', account: '111122223333', role: 'runner' },
+    })
+  })
+
+  test('of a container and of the environment: the account where the source tells it', async () => {
+    const answer = JSON.stringify({ ...JSON.parse(written(issued(1))), AccountId: '111122223333' })
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${await serve((_, response) => response.end(answer))}/v1`)
+    expect(await described()).toEqual({ region: 'sa-east-1', credentials: 'container', account: '111122223333' })
+    vi.stubEnv('AWS_ACCESS_KEY_ID', key.accessKeyId)
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', key.secretAccessKey)
+    expect(await described()).toEqual({ region: 'sa-east-1', credentials: 'environment' })
+    vi.stubEnv('AWS_ACCOUNT_ID', '444455556666')
+    expect(await described()).toMatchObject({ account: '444455556666' })
+  })
 })
 
 test('the error of an expired SSO session quotes AWS', async () => {
@@ -226,19 +449,13 @@ test('the error of an expired SSO session quotes AWS', async () => {
   expect(await failure()).toContain('aws sso login')
 })
 
-test('what an endpoint answers in place of credentials is not quoted', async () => {
-  const origin = await serve((_, response) => response.end('{"AccessKeyId":"ASIA","SecretAccessKey":"hush'))
-  vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', `${origin}/v1/credentials`)
-  const message = await failure()
-  expect(message).toContain('the SDK says: SyntaxError')
-  expect(message).not.toContain('hush')
-})
-
 test('credentials with a line end in them are not quoted', async () => {
   const broken = { ...key, sessionToken: 'hush\nhush' }
-  const gathering = gatherAwsEvidence({ region: 'sa-east-1', nonce, now, network: directly, credentials: broken })
-  await expect(gathering).rejects.toThrow('a character that no header can carry')
-  await expect(gathering).rejects.not.toThrow('hush')
+  const evidence = await signAwsEvidence({ region: 'sa-east-1', nonce, now, credentials: broken })
+  expect(evidence).toEqual({
+    ok: false,
+    error: 'the AWS credentials hold a character that no header can carry: look for a line end',
+  })
 })
 
 describe('behind a proxy', () => {
@@ -330,13 +547,21 @@ describe('behind a proxy', () => {
     expect(proxy.asked).toEqual([])
   })
 
+  test('a container endpoint that is another machine is asked through it', async () => {
+    vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', 'https://sts.sa-east-1.amazonaws.com/v1/credentials')
+    expect(await failure(network)).toContain('what sts.sa-east-1.amazonaws.com answers is no credentials')
+    expect(proxy.asked).toEqual(['sts.sa-east-1.amazonaws.com:443 u:hush'])
+    const refused = { ...network, rules: through('http://u:hush@127.0.0.1:9') }
+    expect(await failure(refused)).toContain('the proxy 127.0.0.1:9 (HTTPS_PROXY) cannot be reached')
+  })
+
   test('one that refuses, and one that is away, is named without its password', async () => {
     webIdentity()
     proxy.answer = (socket) => socket.end('HTTP/1.1 407 No\r\n\r\n')
     const refused = await failure(network)
-    expect(refused).toMatch(/the SDK says: the proxy 127\.0\.0\.1:\d+ \(HTTPS_PROXY\) refused CONNECT with 407/)
+    expect(refused).toMatch(/web identity: the proxy 127\.0\.0\.1:\d+ \(HTTPS_PROXY\) refused CONNECT with 407/)
     const away = await failure({ ...network, rules: through('http://u:hush@127.0.0.1:9') })
-    expect(away).toContain('the SDK says: the proxy 127.0.0.1:9 (HTTPS_PROXY) cannot be reached: connect ECONNREFUSED')
+    expect(away).toContain('web identity: the proxy 127.0.0.1:9 (HTTPS_PROXY) cannot be reached: connect ECONNREFUSED')
     expect(refused + away).not.toContain('hush')
   })
 
@@ -355,16 +580,13 @@ describe('behind a proxy', () => {
       socket.resume().on('end', () => closed.resolve())
       asked.resolve()
     }
-    expect(await failureInTheEnd(asked.promise, network)).toContain('no answer within 4.5 s')
+    expect(await failureInTheEnd(asked.promise, 15_000, network)).toContain('no answer within 15 s')
     await closed.promise
   })
 })
 
-test.each(['', 'us-east-1 ', 'us-east-1/', 'US-EAST-1', 'a.b'])(
-  'a region of another form is refused: %j',
-  async (region) => {
-    await expect(gatherAwsEvidence({ region, nonce, now, network: directly, credentials: key })).rejects.toThrow(
-      'AWS_REGION',
-    )
-  },
-)
+test.each(['us-east-1/', 'US-EAST-1', 'a.b'])('a region of another form is refused: %j', (region) => {
+  const settings = new Settings({ AWS_REGION: region })
+  expect(awsSts.read(settings, { fileFlag: null, log: () => {} }).ok).toBe(false)
+  expect(settings.mistakes).toEqual(['AWS_REGION must be the name of a region, such as us-east-1'])
+})
