@@ -1,8 +1,7 @@
 // Sends one HTTP request and reads its whole answer, bounded in time and bytes. Follows no redirect, reuses no
 // connection.
 
-import { once } from 'node:events'
-import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { readUpTo } from '../protocol/bytes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
@@ -48,19 +47,25 @@ export async function exchange(url: URL, network: Network, sent: HttpRequest): P
       signal,
       headers: { ...headers, 'content-length': Buffer.byteLength(body), 'accept-encoding': 'identity' },
     })
-    // Errors before the answer reject `once`, errors within it reject the reading; later ones are ignored.
-    request.on('error', () => {})
     request.end(body)
-    const [response]: IncomingMessage[] = await once(request, 'response')
-    const whole = await readUpTo(response ?? null, limit)
+    const response = await responseTo(request)
+    const whole = await readUpTo(response, limit)
     if (whole === null) return err(`${url.host}: the answer is over ${limit / 1024} KiB`)
-    const header = (name: string) => response?.headers[name]?.toString()
-    return ok({ status: response?.statusCode ?? 0, body: whole, header })
+    const header = (name: string) => response.headers[name]?.toString()
+    return ok({ status: response.statusCode ?? 0, body: whole, header })
   } catch (error) {
     if (over.aborted && !(error instanceof ProxyError)) return err(`no answer within ${timeout / 1000} s`)
     return err(failureText(error, url, network))
   }
 }
+
+/** Errors within the answer reject the reading of it; later ones are ignored. */
+const responseTo = (request: ClientRequest): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    request.on('response', resolve).on('error', reject)
+    // An answer that switches protocols ends the request with neither.
+    request.on('close', () => reject(new Error('the connection ended without an answer')))
+  })
 
 /** Follows a message about a certificate from an unknown CA. */
 export const rootsAdvice = (variable: string): string => `: if the CA is yours, set ${variable} to its certificate`

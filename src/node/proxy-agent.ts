@@ -88,14 +88,17 @@ export class ProxyAgent extends HttpsAgent {
     const target = { host: host ?? 'localhost', port: Number(port) || 443 }
     const proxy = proxyFor(target.host, target.port, this.#outgoing.rules)
     const secure = { host: target.host, servername: serverName(target.host), secureContext: this.#target }
-    if (proxy === null) return tlsConnect({ ...secure, port: target.port })
+    if (proxy === null) return heard(tlsConnect({ ...secure, port: target.port }))
     throughProxy(proxy, target, this.#proxy, this.#outgoing.signal).then(
-      (socket) => created(null, tlsConnect({ ...secure, socket })),
+      (socket) => created(null, heard(tlsConnect({ ...secure, socket: heard(socket) }))),
       (error: Error) => created(error, undefined as never),
     )
     return undefined
   }
 }
+
+/** An error before the request listens, or after it was given up, would end the process. */
+const heard = <T extends Duplex>(socket: T): T => socket.on('error', () => {})
 
 function trustOf(roots: string | null) {
   // Naming roots replaces the built-in ones, so those are named too.

@@ -19,6 +19,8 @@ export const KEY_SET_KEYS = 100
 export const STS_BODY_BYTES = 64 * 1024
 /** A tunnel frame, in bytes. */
 export const TUNNEL_FRAME_BYTES = 4 * 1024
+/** A challenge of the tunnel, in characters; today's have 70. */
+export const CHALLENGE_CHARACTERS = 512
 /** A certificate in DER, in bytes; the edge passes on no larger one (`certRFC9440`). */
 export const CERTIFICATE_BYTES = 10 * 1024
 /** Certificates of a PEM text that presents a leaf. Those after the leaf are ignored. */

@@ -2,8 +2,9 @@
 
 import * as v from 'valibot'
 import { type Bytes, decodeBase64, decodeBase64url, encodeBase64, encodeBase64url, utf8 } from './bytes.ts'
+import { everyCharacter, isBase64url } from './characters.ts'
 import { instanceId, label } from './enroll.ts'
-import { AGENT_CHARACTERS, CERTIFICATE_BYTES, TUNNEL_FRAME_BYTES } from './limits.ts'
+import { AGENT_CHARACTERS, CERTIFICATE_BYTES, CHALLENGE_CHARACTERS, TUNNEL_FRAME_BYTES } from './limits.ts'
 import { parseShape, text } from './shape.ts'
 import { type Json, readJson } from './strict-json.ts'
 
@@ -73,7 +74,15 @@ function parseFrame<S extends v.GenericSchema>(shape: S, message: unknown): v.In
 
 /** The answer of `POST /api/tunnel/challenge`. Unknown fields, of a newer control plane, are ignored. */
 const CHALLENGE = v.object({
-  challenge: text,
+  /** base64url: the runner sends it back in a header. */
+  challenge: v.pipe(
+    text,
+    v.check(
+      (challenge) =>
+        challenge !== '' && challenge.length <= CHALLENGE_CHARACTERS && everyCharacter(challenge, isBase64url),
+      `base64url of at most ${CHALLENGE_CHARACTERS} characters`,
+    ),
+  ),
   /** RFC 3339. */
   expiresAt: text,
 })

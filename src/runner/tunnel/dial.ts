@@ -4,7 +4,7 @@
 import { X509Certificate } from 'node:crypto'
 import type { Agent, IncomingMessage } from 'node:http'
 import { WebSocket } from 'ws'
-import { messageOf } from '../../node/errors.ts'
+import { codeOf, messageOf } from '../../node/errors.ts'
 import { failureText, type Network } from '../../node/http-client.ts'
 import { agentFor } from '../../node/proxy-agent.ts'
 import { VERSION } from '../../node/version.ts'
@@ -44,7 +44,9 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
   /** Remembered, so that behind an edge without mTLS the second dial goes to the challenge at once. */
   let challenged = plain
 
-  return async (identity, signal) => {
+  return (identity, signal) => open(identity, signal).catch((error: unknown) => requestFailed(causeOf(error)))
+
+  async function open(identity: Identity, signal: AbortSignal): Promise<RequestResult<TunnelSocket>> {
     if (!challenged) {
       const opened = await upgrade(identity, {}, signal)
       if (opened.ok || opened.error.status !== 401) return opened
@@ -126,6 +128,9 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
     })
   }
 }
+
+/** Of what Node throws for an argument that came from outside; a message of its own could quote it. */
+const causeOf = (error: unknown): string => `the tunnel cannot be dialed: ${codeOf(error)}`
 
 const REFUSAL_BYTES = 16 * 1024
 

@@ -27,8 +27,9 @@ export interface TunnelSocket {
 export class ReadySocket implements TunnelSocket {
   readonly identity: Identity
   readonly closed: Promise<number>
-  onDrain: () => void = () => {}
   readonly #socket: WebSocket
+  #onDrain: () => void = () => {}
+  #drained = false
   #silence: NodeJS.Timeout | undefined
 
   /** `socket`: its `ready` frame came. */
@@ -50,6 +51,12 @@ export class ReadySocket implements TunnelSocket {
     })
   }
 
+  /** A drain that came right behind the ready frame is not lost. */
+  set onDrain(drain: () => void) {
+    this.#onDrain = drain
+    if (this.#drained) drain()
+  }
+
   async close(): Promise<void> {
     this.#socket.close(GOING_AWAY)
     const limit = setTimeout(() => this.#socket.terminate(), CLOSE_GRACE)
@@ -67,7 +74,9 @@ export class ReadySocket implements TunnelSocket {
     clearTimeout(this.#silence)
     if (text === PONG) return
     const frame = text === null ? null : parseControlFrame(text)
-    if (frame?.type === 'drain') this.onDrain()
-    else this.#socket.close(TUNNEL_CLOSE.protocolError)
+    if (frame?.type === 'drain') {
+      this.#drained = true
+      this.#onDrain()
+    } else this.#socket.close(TUNNEL_CLOSE.protocolError)
   }
 }
