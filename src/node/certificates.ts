@@ -2,11 +2,17 @@
 
 import { X509Certificate } from 'node:crypto'
 
-/** Each certificate; null where one of them is none. */
-export function readCertificates(ders: readonly Uint8Array[]): X509Certificate[] | null {
+/** Null where it is none. */
+export function readCertificate(der: Uint8Array): X509Certificate | null {
   try {
-    return ders.map((der) => new X509Certificate(der))
+    return new X509Certificate(der)
   } catch {
     return null
   }
+}
+
+/** Each certificate; null where one of them is none. */
+export function readCertificates(ders: readonly Uint8Array[]): X509Certificate[] | null {
+  const read = ders.flatMap((der) => readCertificate(der) ?? [])
+  return read.length === ders.length ? read : null
 }

@@ -18,70 +18,158 @@ export interface PemBlock {
   readonly bytes: Bytes
 }
 
-/**
- * Text outside the blocks: refused in what a runner sends; skipped in a file of the operator's, where
- * `openssl x509 -text` and comments put some (RFC 7468 §2 allows it).
- */
-export type SurroundingText = 'refused' | 'skipped'
+/** A block as it stands in a text; `bytes` or else its fault, which quotes nothing. */
+interface Found {
+  readonly label: string
+  /** The line of the text that it begins on, from 1. */
+  readonly line: number
+  readonly content: Result<Bytes, string>
+}
 
 /**
- * All blocks of `text`, in order, at least one and at most `limit`. Lines end in LF or CRLF. The error is for a person
- * and quotes nothing of the text.
+ * All blocks of a text from the network, in order, at least one and at most `limit`. Lines end in LF or CRLF. Text
+ * outside the blocks is refused. The error is for a person and quotes nothing of the text.
  */
-export function parsePem(
-  text: string,
-  limit: number,
-  surroundings: SurroundingText = 'refused',
-): Result<readonly PemBlock[], string> {
-  const blocks: PemBlock[] = []
-  let label: string | null = null
-  let body = ''
-  for (const ended of text.split('\n')) {
-    const line = ended.endsWith('\r') ? ended.slice(0, -1) : ended
-    if (label === null) {
-      if (line === '' && blocks.length > 0) continue
-      label = labelOf(line, 'BEGIN')
-      if (label === null) {
-        if (surroundings === 'skipped' && !line.startsWith(BOUNDARY) && !line.includes('\\n')) continue
-        return err(outside(line, blocks.length > 0))
-      }
-      if (blocks.length === limit) return err(tooMany(limit))
-      body = ''
-    } else if (line.startsWith(BOUNDARY)) {
-      if (labelOf(line, 'END') !== label) return err('the END line does not match the BEGIN line')
-      const bytes = decodeBase64(body)
-      if (bytes === null) return err('the PEM block holds something other than base64')
-      blocks.push({ label, bytes })
-      label = null
-    } else if (line === '') return err('an empty line or a header within the PEM block')
-    else body += line
-  }
-  if (label !== null) return err('the PEM block has no END line')
-  return blocks.length === 0 ? err('no PEM block') : ok(blocks)
+export function parsePem(text: string, limit: number): Result<readonly PemBlock[], string> {
+  const found = findBlocks(text, limit, 'refused')
+  if (!found.ok) return found
+  return all(found.value.map(({ label, content }) => (content.ok ? ok({ label, bytes: content.value }) : content)))
 }
 
 /** OpenSSL writes it before an EC key (RFC 5480 §2.1.1), which names its curve itself, too. */
 const EC_PARAMETERS = 'EC PARAMETERS'
 
-/** The blocks of an operator's file. Text around them and `EC PARAMETERS` are skipped. */
+/** The blocks of an operator's file. Text around them and `EC PARAMETERS` are skipped. The error names the place. */
 export function parsePemFile(text: string, limit: number): Result<readonly PemBlock[], string> {
-  // There is at most one of them before each key.
-  const blocks = parsePem(text, 2 * limit, 'skipped')
-  if (!blocks.ok) return blocks
-  const kept = blocks.value.filter(({ label }) => label !== EC_PARAMETERS)
-  if (kept.length > limit) return err(tooMany(limit))
-  return kept.length === 0 ? err('no PEM block') : ok(kept)
+  const found = findFileBlocks(text, limit)
+  if (!found.ok) return found
+  return all(
+    found.value.map(({ label, content }, i) =>
+      content.ok ? ok({ label, bytes: content.value }) : err(`${placeOf(found.value, i)}: ${content.error}`),
+    ),
+  )
 }
 
-/** The certificates (DER) of an operator's file: a CA or a trust bundle. Any other block is refused. */
+const NO_CERTIFICATE = 'a PEM block that is not a CERTIFICATE'
+
+/** The certificates (DER) of an operator's file where each of them has a use: one that cannot be read is an error. */
 export function parseCertificateFile(text: string, limit: number): Result<readonly Bytes[], string> {
   const blocks = parsePemFile(text, limit)
   if (!blocks.ok) return blocks
   // The label is not quoted: the block may be a private key.
   return blocks.value.every(({ label }) => label === 'CERTIFICATE')
     ? ok(blocks.value.map(({ bytes }) => bytes))
-    : err('a PEM block that is not a CERTIFICATE')
+    : err(NO_CERTIFICATE)
 }
+
+export interface CertificateBundle {
+  /** DER, at least one. */
+  readonly certificates: readonly Bytes[]
+  /** For each block that is no certificate: its place, and what is wrong with it. */
+  readonly passedOver: readonly string[]
+}
+
+/**
+ * The certificates of an operator's file that lists whom to trust, where one more or less leaves the others as they
+ * are: what cannot be read is passed over, unless nothing is left or it is a private key.
+ */
+export function parseCertificateBundle(
+  text: string,
+  limit: number,
+  isCertificate: (der: Bytes) => boolean,
+): Result<CertificateBundle, string> {
+  const found = findFileBlocks(text, limit)
+  if (!found.ok) return found
+  if (found.value.some(({ label }) => label.endsWith('PRIVATE KEY'))) return err(NO_CERTIFICATE)
+  const read = found.value.map(({ label, content }, i) => {
+    const fault = label === 'CERTIFICATE' ? 'cannot be read as a certificate' : 'is not a CERTIFICATE'
+    const place = placeOf(found.value, i)
+    if (!content.ok) return err(`${place}: ${content.error}`)
+    return label === 'CERTIFICATE' && isCertificate(content.value) ? content : err(`${place} ${fault}`)
+  })
+  const passedOver = read.flatMap((one) => (one.ok ? [] : [one.error]))
+  const certificates = read.flatMap((one) => (one.ok ? [one.value] : []))
+  return certificates.length === 0 ? err(passedOver[0] ?? NO_BLOCK) : ok({ certificates, passedOver })
+}
+
+const placeOf = (found: readonly Found[], at: number): string => `block ${at + 1} at line ${found[at]?.line}`
+
+/** The first error, or every value. */
+function all<T>(results: readonly Result<T, string>[]): Result<readonly T[], string> {
+  const values: T[] = []
+  for (const result of results) {
+    if (!result.ok) return result
+    values.push(result.value)
+  }
+  return ok(values)
+}
+
+const NO_BLOCK = 'no PEM block'
+
+function findFileBlocks(text: string, limit: number): Result<readonly Found[], string> {
+  // There is at most one EC PARAMETERS before each key.
+  const found = findBlocks(text, 2 * limit, 'skipped')
+  if (!found.ok) return found
+  const kept = found.value.filter(({ label }) => label !== EC_PARAMETERS)
+  if (kept.length > limit) return err(tooMany(limit))
+  return kept.length === 0 ? err(NO_BLOCK) : ok(kept)
+}
+
+/**
+ * Text outside the blocks, and white space around a line: refused in what a runner sends; skipped in a file of the
+ * operator's, where `openssl x509 -text` and comments put some (RFC 7468 §2 allows it).
+ */
+type SurroundingText = 'refused' | 'skipped'
+
+/** A block that is still open. */
+interface Open {
+  readonly label: string
+  readonly line: number
+  body: string
+  fault: string | null
+}
+
+/** A block with a fault ends where the next one begins at the latest. */
+function findBlocks(text: string, limit: number, surroundings: SurroundingText): Result<readonly Found[], string> {
+  const found: Found[] = []
+  let open: Open | null = null
+  for (const [i, ended] of text.split('\n').entries()) {
+    const whole = ended.endsWith('\r') ? ended.slice(0, -1) : ended
+    const line = surroundings === 'skipped' ? whole.trim() : whole
+    const label = labelOf(line, 'BEGIN')
+    if (label !== null) {
+      if (open !== null) found.push(ofOpen(open, err(NO_END)))
+      if (found.length === limit) return err(tooMany(limit))
+      open = { label, line: i + 1, body: '', fault: null }
+    } else if (open === null) {
+      if (line === '' && (found.length > 0 || surroundings === 'skipped')) continue
+      if (surroundings === 'refused' || line.includes('\\n')) return err(outside(line, found.length > 0))
+      // Its BEGIN line was damaged, and passed for text.
+      if (line.startsWith(BOUNDARY))
+        found.push({ label: '', line: i + 1, content: err('an END line without a BEGIN line') })
+    } else if (line.startsWith(BOUNDARY)) {
+      found.push(ofOpen(open, endOf(open, line)))
+      open = null
+    } else if (line === '') open.fault = 'an empty line or a header within the PEM block'
+    else open.body += line
+  }
+  if (open !== null) found.push(ofOpen(open, err(NO_END)))
+  return found.length === 0 ? err(NO_BLOCK) : ok(found)
+}
+
+const ofOpen = ({ label, line, fault }: Open, content: Found['content']): Found => ({
+  label,
+  line,
+  content: fault === null ? content : err(fault),
+})
+
+function endOf({ label, body }: Open, line: string): Found['content'] {
+  if (labelOf(line, 'END') !== label) return err('the END line does not match the BEGIN line')
+  const bytes = decodeBase64(body)
+  return bytes === null ? err('the PEM block holds something other than base64') : ok(bytes)
+}
+
+const NO_END = 'the PEM block has no END line'
 
 const tooMany = (limit: number): string => (limit === 1 ? 'more than one PEM block' : `over ${limit} PEM blocks`)
 

@@ -392,7 +392,8 @@ describe('a provisioned certificate', () => {
     const folder = write({ certificate, key })
     writeFileSync(join(folder, 'ca.pem'), issuer.pem + key)
     const harness = await boot(WITHOUT_ENROLLMENT, folder)
-    expect(harness.exit).toEqual({ exitCode: 78, messages: [`${join(folder, 'ca.pem')} is not a certificate in PEM`] })
+    const messages = [`${join(folder, 'ca.pem')} is not a certificate in PEM: a PEM block that is not a CERTIFICATE`]
+    expect(harness.exit).toEqual({ exitCode: 78, messages })
   })
 
   test('without an enroll or tunnel URL is a mistake', async () => {

@@ -154,6 +154,19 @@ describe('TLS', () => {
     expect(await ask()).toBe(404)
   })
 
+  test('of a CA beside which one certificate cannot be read is trusted, with a warning that names the place', async () => {
+    const path = join(scratchDir(), 'ca.pem')
+    writeFileSync(path, `# ours\n${root}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n${root}`)
+    const settings = new Settings({ RUNNER_CA_PEM: path })
+    const { network } = readConfig({}, settings, {}, () => {}, '/nonexistent')
+    const line = root.split('\n').length + 1
+    expect(settings.warnings).toEqual([
+      `RUNNER_CA_PEM: block 2 at line ${line} cannot be read as a certificate: it is passed over`,
+    ])
+    expect(settings.mistakes.join()).not.toContain('RUNNER_CA_PEM')
+    expect(await say(`${plane.url}/nowhere`, network, 5000)).toBe('HTTP 404')
+  })
+
   test('of the right CA and the wrong host is not', async () => {
     const url = plane.url.replace('127.0.0.1', 'other.localhost')
     expect(await say(`${url}/api/enroll`, { ...directly, extraRoots: () => root }, 5000)).toContain('other.localhost')
