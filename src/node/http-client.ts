@@ -5,8 +5,16 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage } from
 import { request as httpsRequest } from 'node:https'
 import { readUpTo } from '../protocol/bytes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
-import { agentFor, causeText, isUnknownCa, ProxyError, untrustedText } from './proxy-agent.ts'
-import type { ProxyRules } from './proxy-rules.ts'
+import {
+  agentFor,
+  causeText,
+  isOutsideItsTime,
+  isUnknownCa,
+  ProxyError,
+  timeText,
+  untrustedText,
+} from './proxy-agent.ts'
+import { authorityOf, type ProxyRules } from './proxy-rules.ts'
 
 /** How this process reaches others. */
 export interface Network {
@@ -45,7 +53,12 @@ export async function exchange(url: URL, network: Network, sent: HttpRequest): P
       method,
       agent: agentFor(url, { rules: network.rules, roots: network.extraRoots(), signal }),
       signal,
-      headers: { ...headers, 'content-length': Buffer.byteLength(body), 'accept-encoding': 'identity' },
+      headers: {
+        ...headers,
+        host: authorityOf(url),
+        'content-length': Buffer.byteLength(body),
+        'accept-encoding': 'identity',
+      },
     })
     request.end(body)
     const response = await responseTo(request)
@@ -75,5 +88,6 @@ export function failureText(error: unknown, url: URL, { rootsVariable }: Pick<Ne
   if (!(error instanceof Error)) return `no connection to ${url.host}`
   const advice = rootsAdvice(rootsVariable)
   if (isUnknownCa(error)) return `the certificate of ${url.host} ${untrustedText(error)}${advice}`
+  if (isOutsideItsTime(error)) return `the certificate of ${url.host} ${timeText(error)}`
   return `${url.host}: ${causeText(error)}${error instanceof ProxyError && error.unknownCa ? advice : ''}`
 }

@@ -46,6 +46,13 @@ export const isUnknownCa = ({ code = '' }: NodeJS.ErrnoException): boolean => UN
 export const untrustedText = ({ code }: NodeJS.ErrnoException): string =>
   `is not from a CA that this machine trusts (${code})`
 
+/** Whether a certificate is not valid at the time that this machine's clock shows. */
+export const isOutsideItsTime = ({ code = '' }: NodeJS.ErrnoException): boolean =>
+  ['CERT_NOT_YET_VALID', 'CERT_HAS_EXPIRED'].includes(code)
+
+export const timeText = ({ code }: NodeJS.ErrnoException): string =>
+  `is not valid by this machine's clock (${code}): look at the clock first`
+
 /** The owner of a certificate chooses the names in it, and there may be many. */
 const CAUSE_CHARACTERS = 400
 
@@ -153,7 +160,11 @@ function throughProxy(
       reject(new ProxyError(proxy, `refused CONNECT with ${statusCode}${why}`))
     })
     request.on('error', (error: NodeJS.ErrnoException) => {
-      const cause = isUnknownCa(error) ? `its certificate ${untrustedText(error)}` : causeText(error)
+      const cause = isUnknownCa(error)
+        ? `its certificate ${untrustedText(error)}`
+        : isOutsideItsTime(error)
+          ? `its certificate ${timeText(error)}`
+          : causeText(error)
       reject(new ProxyError(proxy, `${reached}: ${signal.aborted ? 'no answer in time' : cause}`, isUnknownCa(error)))
     })
     request.end()

@@ -140,3 +140,9 @@ export const bareHost = (hostname: string): string =>
     .toLowerCase()
     .replace(/^\[(.*)\]$/, '$1')
     .replace(/\.$/, '')
+
+/** The host and port of a URL as a request names them: a trailing dot is for the look-up alone. */
+export function authorityOf({ hostname, port }: URL): string {
+  const host = hostname.endsWith('.') ? hostname.slice(0, -1) : hostname
+  return port === '' ? host : `${host}:${port}`
+}

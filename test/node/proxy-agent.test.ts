@@ -280,8 +280,22 @@ describe('this machine is never asked through a proxy', () => {
 })
 
 test('without a proxy the target is reached directly, its trailing dot only for DNS', async () => {
-  expect(await ask(`https://far.test.:${targetPort}/`, {})).toMatchObject({ sni: 'far.test' })
+  expect(await ask(`https://far.test.:${targetPort}/`, {})).toMatchObject({
+    sni: 'far.test',
+    host: `far.test:${targetPort}`,
+  })
   expect(looked).toEqual(['far.test.'])
+})
+
+test('a certificate that is not valid by this machine’s clock says so, of a target and of a proxy', async () => {
+  const past = await selfSigned({ type: 'dns', value: 'far.test' }, { type: 'ip', value: '127.0.0.1' }, 'expired')
+  const server = createTlsServer(past)
+  const port = await listen(server)
+  const why = "is not valid by this machine's clock (CERT_HAS_EXPIRED): look at the clock first"
+  expect(await ask(`https://far.test:${port}/`, {}, past.cert)).toBe(`the certificate of far.test:${port} ${why}`)
+  expect(await ask('https://far.test/', { HTTPS_PROXY: `https://127.0.0.1:${port}` }, past.cert)).toBe(
+    `far.test: the proxy 127.0.0.1:${port} (HTTPS_PROXY) fails in TLS: its certificate ${why}`,
+  )
 })
 
 test('the error for a header that cannot be sent leaves out its value', async () => {

@@ -7,6 +7,7 @@ import { WebSocket } from 'ws'
 import { codeOf, messageOf } from '../../node/errors.ts'
 import { failureText, type Network } from '../../node/http-client.ts'
 import { agentFor } from '../../node/proxy-agent.ts'
+import { authorityOf } from '../../node/proxy-rules.ts'
 import { VERSION } from '../../node/version.ts'
 import { readUpTo } from '../../protocol/bytes.ts'
 import { TUNNEL_FRAME_BYTES } from '../../protocol/limits.ts'
@@ -66,7 +67,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
     const reading = readJson(body)
     const given = status === 200 && reading.ok ? parseTunnelChallenge(reading.value) : null
     if (given === null) return requestFailed(`HTTP ${status} instead of a challenge`)
-    const signature = signText(identity.key, proofText(url.host, given.challenge))
+    const signature = signText(identity.key, proofText(authorityOf(url), given.challenge))
     return ok({
       [CLIENT_CERT_HEADER]: formatClientCert(new X509Certificate(identity.certificate).raw),
       [PROOF_HEADER]: formatProof(given.challenge, signature),
@@ -92,7 +93,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
       address.protocol = plain ? 'ws:' : 'wss:'
       const socket = new WebSocket(address, {
         agent,
-        headers: { ...headers, 'user-agent': USER_AGENT },
+        headers: { ...headers, host: authorityOf(url), 'user-agent': USER_AGENT },
         handshakeTimeout: ATTEMPT_TIMEOUT,
         maxPayload: TUNNEL_FRAME_BYTES,
         perMessageDeflate: false,
