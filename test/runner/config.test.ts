@@ -641,7 +641,11 @@ describe('--mount', () => {
     })
 
     test('that a variable names for another mode', async () => {
-      const other = { RUNNER_ATTESTATION_MODE: 'bootstrap-token', RUNNER_BOOTSTRAP_TOKEN: 't', AWS_REGION: '' }
+      const other = {
+        RUNNER_ATTESTATION_MODE: 'bootstrap-token',
+        RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_x',
+        AWS_REGION: '',
+      }
       const mounts = [join(at, 'pod'), join(at, 'aws/credentials'), join(at, 'web'), join(at, 'home')]
       const mistakes = await mistakesOf({ ...env, ...other, RUNNER_EKS_TOKEN_PATH: join(at, 'web/eks') }, { mounts })
       expect(mistakes).toEqual([
