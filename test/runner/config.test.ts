@@ -635,6 +635,12 @@ describe('--mount', () => {
       expect((await refusals(join(at, 'not-yet'), more)).join()).toContain('is refused')
     })
 
+    test('whose path begins with "~/", as the SDK reads it', async () => {
+      mkdirSync(join(home, 'keys'), { recursive: true })
+      const more = { AWS_SHARED_CREDENTIALS_FILE: '~/keys/aws' }
+      expect((await refusals(join(home, 'keys'), more)).join()).toContain('is refused')
+    })
+
     test('by a path from the working directory, too', async () => {
       const mount = `./${relative(process.cwd(), join(at, 'pod'))}`
       expect((await refusals(mount)).join()).toContain('is refused')
