@@ -1,10 +1,10 @@
 // `muster events`: lists what was decided.
 
 import { quote } from '../protocol/characters.ts'
-import { adviceOf } from '../protocol/notices.ts'
 import { isReason, REASONS } from '../protocol/reasons.ts'
 import { rfc3339 } from '../protocol/time.ts'
 import type { EventRow } from '../worker/store/events.ts'
+import { adviceOf } from './operator/advice.ts'
 import { CommandError, command, DATABASE, print, type SharedOptions } from './operator/command.ts'
 import { table } from './operator/table.ts'
 import { stateName } from './store/state-name.ts'
@@ -44,7 +44,7 @@ export const eventJson = ({ id, time, reason, ...row }: EventRow) => ({
   time: rfc3339(time),
   ...row,
   reason,
-  code: reason !== null && isReason(reason) ? REASONS[reason].code : null,
+  code: reason !== null && isReason(reason) ? REASONS[reason] : null,
   advice: reason === null ? null : adviceOf(reason),
 })
 

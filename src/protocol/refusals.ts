@@ -5,7 +5,7 @@ import { err, type Result } from './result.ts'
 import { type EpochSeconds, rfc3339, type Seconds, seconds } from './time.ts'
 
 /** What callers get in place of a reason. `answerOf` has one case for each. */
-export type RefusalCode = (typeof REASONS)[Reason]['code']
+export type RefusalCode = (typeof REASONS)[Reason]
 
 /** Short texts about a request, for operators. */
 export type Labels = Readonly<Record<string, string>>
@@ -62,7 +62,7 @@ interface Answer {
 
 /** What the caller gets. */
 export function problemOf(refusal: Refusal, requestId: string, now: EpochSeconds): ProblemAnswer {
-  const { code } = REASONS[refusal.reason]
+  const code = REASONS[refusal.reason]
   const answer = answerOf(code, refusal)
   return {
     problem: {
@@ -80,7 +80,7 @@ export function problemOf(refusal: Refusal, requestId: string, now: EpochSeconds
 }
 
 /** The HTTP status of a refusal. */
-export const statusOf = (refusal: Refusal): number => answerOf(REASONS[refusal.reason].code, refusal).status
+export const statusOf = (refusal: Refusal): number => answerOf(REASONS[refusal.reason], refusal).status
 
 function answerOf(code: RefusalCode, refusal: Refusal): Answer {
   const { detail } = refusal

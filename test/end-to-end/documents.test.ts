@@ -27,7 +27,7 @@ describe('the protocol', () => {
   const document = documentOf('protocol.md')
   test('names every refusal code with its status', () => {
     const reasons: Reason[] = Object.keys(REASONS).filter(isReason)
-    const answered = reasons.map((reason) => `${REASONS[reason].code} ${statusOf({ reason })}`)
+    const answered = reasons.map((reason) => `${REASONS[reason]} ${statusOf({ reason })}`)
     const named = tableOf(document, '`code`').map(([, code, status]) => `${quoted(code)[0]} ${status}`)
     expect(named.toSorted()).toEqual([...new Set(answered)].toSorted())
   })

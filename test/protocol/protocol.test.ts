@@ -235,8 +235,8 @@ describe('problem documents', () => {
     (reason) => {
       const { problem, retryAfter } = problemOf({ reason }, 'id', epochSeconds(1_767_225_600))
       expect(problem).toMatchObject({
-        type: `urn:muster:${REASONS[reason].code}`,
-        code: REASONS[reason].code,
+        type: `urn:muster:${REASONS[reason]}`,
+        code: REASONS[reason],
         requestId: 'id',
         serverTime: '2026-01-01T00:00:00Z',
       })
@@ -248,7 +248,7 @@ describe('problem documents', () => {
 
   test('every failed attestation gets the same problem text, whatever its reason and detail', () => {
     const details = (Object.keys(REASONS) as Reason[])
-      .filter((reason) => REASONS[reason].code === 'attestation_invalid')
+      .filter((reason) => REASONS[reason] === 'attestation_invalid')
       .map((reason) =>
         JSON.stringify(problemOf({ reason, detail: 'secret', claimed: { a: 'b' } }, 'id', epochSeconds(0))),
       )

@@ -1,5 +1,6 @@
 // Prints the log of the Worker and of the demonstration runner: JSON lines for a program, short lines for a person.
 
+import { adviceOf } from '../operator/advice.ts'
 import { onTerminal } from '../operator/command.ts'
 
 export class EdgeLog {
@@ -35,11 +36,12 @@ export class EdgeLog {
 const SHOWN = ['mode', 'tenant', 'runnerId', 'reason', 'detail', 'code', 'error']
 
 function brief(fields: Record<string, unknown>): string {
-  const { level, message, advice } = fields
+  const { level, message, reason } = fields
+  const advice = typeof reason === 'string' ? adviceOf(reason) : null
   const shown = level === 'info' ? SHOWN : [...SHOWN, 'requestId']
   const known = shown.map((name) => fields[name]).filter((value) => typeof value === 'string' && value !== '')
   const line = [level === 'error' || level === 'warn' ? bold(String(message)) : String(message), ...known].join('  ')
-  return typeof advice === 'string' ? `${line}\n${' '.repeat(16)}${dim(advice)}` : line
+  return advice === null ? line : `${line}\n${' '.repeat(16)}${dim(advice)}`
 }
 
 export function readObject(text: string): Record<string, unknown> | null {

@@ -2,8 +2,7 @@
 
 import { printable } from '../../protocol/characters.ts'
 import type { Leaf } from '../../protocol/leaf.ts'
-import { adviceOf, type Notice } from '../../protocol/notices.ts'
-import { REASONS, type Reason } from '../../protocol/reasons.ts'
+import { type Notice, REASONS, type Reason } from '../../protocol/reasons.ts'
 import { type Labels, type Outcome, type Refusal, statusOf } from '../../protocol/refusals.ts'
 import { err } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type EpochSeconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
@@ -84,7 +83,7 @@ function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts
     return
   }
   const row = rowOf(caller, granted, null, facts, null)
-  logEvent('info', row, null)
+  logEvent('info', row)
   // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
   if (granted === 'named') store(caller, () => insertEvent(deps.database, row))
 }
@@ -97,7 +96,7 @@ async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts):
   const shared = await isRunnerIdShared(deps, facts, toEpochSeconds(caller.at)).catch(() => false)
   const notice = shared ? 'runner_id_shared' : null
   const row = rowOf(caller, 'enrolled', notice, facts, null)
-  logEvent('info', row, notice)
+  logEvent('info', row)
   await insertEvent(deps.database, row)
 }
 
@@ -123,7 +122,7 @@ async function isRunnerIdShared(
 function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): void {
   const { reason } = refusal
   const row = rowOf(caller, 'refused', reason, facts, refusal)
-  logEvent(REASONS[reason].code === 'internal' ? 'error' : 'warn', row, reason)
+  logEvent(REASONS[reason] === 'internal' ? 'error' : 'warn', row)
   if (reason !== 'rate_limited' && deps.refusalCap.admits(row)) store(caller, () => insertRefusal(deps.database, row))
 }
 
@@ -162,11 +161,10 @@ function rowOf(
   }
 }
 
-function logEvent(level: 'info' | 'warn' | 'error', row: EventRow, reason: Reason | Notice | null): void {
+function logEvent(level: 'info' | 'warn' | 'error', row: EventRow): void {
   const { id, time, ...rest } = row
   const known = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== null))
-  const advice = reason === null ? {} : { advice: adviceOf(reason) }
-  log(level, row.outcome, { requestId: id, time: rfc3339(time), ...known, ...advice })
+  log(level, row.outcome, { requestId: id, time: rfc3339(time), ...known })
 }
 
 /** Writes a row after the answer. Where that fails the log line is all there is of the event. */

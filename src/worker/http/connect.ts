@@ -61,7 +61,7 @@ function connectOutcome(outcome: Outcome<string>, caller: Caller): Result<string
 /** All failed proofs have one code, which nothing else has. */
 function codeOf({ reason }: Refusal): ConnectRefusal['code'] {
   if (reason === 'runner_id_mismatch') return 'PermissionDenied'
-  const { code } = REASONS[reason]
+  const code = REASONS[reason]
   switch (code) {
     case 'attestation_invalid':
     case 'renewal_window_passed':

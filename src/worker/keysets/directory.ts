@@ -2,7 +2,6 @@
 // Nothing else fetches key sets, so single-flight, cool-down and back-off are here alone.
 
 import { KEY_SET_LIFE, KEY_SET_OVERDUE, KEY_SET_REFETCH_COOLDOWN } from '../../protocol/limits.ts'
-import { REASONS } from '../../protocol/reasons.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import type { Clock, EpochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
@@ -191,7 +190,7 @@ export class Directory {
     const record = this.#record(name)
     this.#keep(name, { ...record, tried: true, unusable, failures: record.failures + 1, fault })
     const { reason, detail } = fault
-    log('warn', 'key set not loaded', { cluster: name, reason, detail, advice: REASONS[reason].advice })
+    log('warn', 'key set not loaded', { cluster: name, reason, detail })
     this.#compare()
     this.#advance(false)
   }
@@ -202,7 +201,7 @@ export class Directory {
     const clusters = [...this.#sharing].sort().join(', ')
     if (clusters === before) return
     if (clusters === '') log('info', 'no signing key is shared any more', { clusters: before })
-    else log('error', 'signing key shared by clusters', { clusters, advice: REASONS.keys_shared.advice })
+    else log('error', 'signing key shared by clusters', { clusters, reason: 'keys_shared' })
   }
 
   #holders(): Set<string> {
