@@ -133,12 +133,12 @@ interface Open {
 function findBlocks(text: string, limit: number, surroundings: SurroundingText): Result<readonly Found[], string> {
   const found: Found[] = []
   let open: Open | null = null
-  for (const [i, ended] of text.split('\n').entries()) {
-    const whole = ended.endsWith('\r') ? ended.slice(0, -1) : ended
+  for (const [i, withEnd] of text.split('\n').entries()) {
+    const whole = withEnd.endsWith('\r') ? withEnd.slice(0, -1) : withEnd
     const line = surroundings === 'skipped' ? whole.trim() : whole
     const label = labelOf(line, 'BEGIN')
     if (label !== null) {
-      if (open !== null) found.push(ofOpen(open, err(NO_END)))
+      if (open !== null) found.push(unended(open))
       if (found.length === limit) return err(tooMany(limit))
       open = { label, line: i + 1, body: '', fault: null }
     } else if (open === null) {
@@ -148,19 +148,21 @@ function findBlocks(text: string, limit: number, surroundings: SurroundingText):
       if (line.startsWith(BOUNDARY))
         found.push({ label: '', line: i + 1, content: err('an END line without a BEGIN line') })
     } else if (line.startsWith(BOUNDARY)) {
-      found.push(ofOpen(open, endOf(open, line)))
+      found.push(ended(open, line))
       open = null
     } else if (line === '') open.fault = 'an empty line or a header within the PEM block'
     else open.body += line
   }
-  if (open !== null) found.push(ofOpen(open, err(NO_END)))
+  if (open !== null) found.push(unended(open))
   return found.length === 0 ? err(NO_BLOCK) : ok(found)
 }
 
-const ofOpen = ({ label, line, fault }: Open, content: Found['content']): Found => ({
-  label,
-  line,
-  content: fault === null ? content : err(fault),
+const unended = ({ label, line }: Open): Found => ({ label, line, content: err(NO_END) })
+
+const ended = (open: Open, end: string): Found => ({
+  label: open.label,
+  line: open.line,
+  content: open.fault === null ? endOf(open, end) : err(open.fault),
 })
 
 function endOf({ label, body }: Open, line: string): Found['content'] {
