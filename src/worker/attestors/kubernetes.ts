@@ -75,7 +75,8 @@ function labelsOf({ kid, untrustedClaims: { iss, sub, aud, iat, exp } }: Jws): L
     iss,
     sub,
     kid,
-    aud: Array.isArray(aud) ? aud.join(', ') : aud,
+    // Joined as text, another value of the list may throw.
+    aud: Array.isArray(aud) ? aud.filter((one) => typeof one === 'string').join(', ') : aud,
     iat: typeof iat === 'number' ? String(iat) : iat,
     exp: typeof exp === 'number' ? String(exp) : exp,
   })

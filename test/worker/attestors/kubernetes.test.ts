@@ -323,6 +323,23 @@ describe('a token', () => {
     expect(result).toMatchObject({ error: { claimed: { kid: 'k'.repeat(256) } } })
   })
 
+  test('is refused whatever stands in its claims, a list of what has no text too', async () => {
+    const { result } = await verify({ claims: { aud: ['x', { toString: 1 }, 5, 'y'] } })
+    expect(result).toMatchObject({ error: { reason: 'audience_mismatch', claimed: { aud: 'x, y' } } })
+    const value = fc.oneof(
+      fc.jsonValue(),
+      fc.array(fc.dictionary(fc.constantFrom('toString', 'valueOf', 'toJSON', 'length'), fc.jsonValue())),
+    )
+    const names = fc.constantFrom('iss', 'sub', 'aud', 'iat', 'exp', 'kubernetes.io')
+    const claims = fc.dictionary(names, value, { minKeys: 1 })
+    await fc.assert(
+      fc.asyncProperty(claims, async (changed) => {
+        expect((await verify({ claims: changed })).result.ok).toBe(false)
+      }),
+      { numRuns: 200 },
+    )
+  })
+
   test('of at most 8 KiB is read, a longer one not', async () => {
     const padded = (pad: number) => issuer.token(now, { claims: { pad: 'x'.repeat(pad) } })
     let pad = Math.floor(((8192 - (await padded(0)).length) * 3) / 4) - 8
