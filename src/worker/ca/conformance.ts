@@ -1,9 +1,12 @@
 // What RFC 5280 demands of the certificates of CA_CERT beyond signatures and path length, as far as verifiers demand it:
 // `openssl verify -x509_strict`, and Python since 3.13, refuse the leaves of a CA that does not conform. Pure.
+// And what OpenSSL refuses wherever it verifies for TLS: a usage that it does not count, and a weak key.
 
-import { equalBytes } from '../../protocol/bytes.ts'
+import { type Bytes, equalBytes } from '../../protocol/bytes.ts'
+import { parseDer } from '../../protocol/der.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { Certificate } from './certificate.ts'
+import { ecPublicKeyOf } from './public-key.ts'
 
 /** The first fault in a chain from the issuing certificate up to the root, to follow its position; null for none. */
 export function conformanceFault(
@@ -19,13 +22,29 @@ export function conformanceFault(
   return null
 }
 
-function faultOf({ extensions, subjectAttributes }: Certificate): string | null {
-  const { keyUsage, subjectKeyIdentifier, critical } = extensions
+const LEAF_USAGES = [OID.clientAuth, OID.serverAuth]
+/** Of OpenSSL at its default security level, 2. */
+const RSA_BITS_LEAST = 2048
+
+/** The length of the modulus of an RSAPublicKey (RFC 8017 §A.1.1). */
+function rsaBitsOf(publicKey: Bytes): number {
+  const modulus = parseDer(publicKey)?.children[0]?.contents ?? []
+  const first = modulus.findIndex((octet) => octet !== 0)
+  return first === -1 ? 0 : (modulus.length - first) * 8 - (Math.clz32(modulus[first] as number) - 24)
+}
+
+function faultOf({ extensions, subjectAttributes, spki, publicKey }: Certificate): string | null {
+  const { keyUsage, extendedKeyUsage, subjectKeyIdentifier, critical } = extensions
   if (!critical.has(OID.basicConstraints)) return 'has basicConstraints that are not critical (RFC 5280 §4.2.1.9)'
   if (keyUsage === null) return 'has no keyUsage with keyCertSign (RFC 5280 §4.2.1.3)'
   if (subjectKeyIdentifier === null) return 'has no subject key identifier (RFC 5280 §4.2.1.2)'
   if (critical.has(OID.subjectKeyIdentifier)) return 'has a critical subject key identifier (RFC 5280 §4.2.1.2)'
   if (critical.has(OID.authorityKeyIdentifier)) return 'has a critical authority key identifier (RFC 5280 §4.2.1.1)'
+  // OpenSSL takes anyExtendedKeyUsage for neither purpose of TLS.
+  if (extendedKeyUsage !== null && !LEAF_USAGES.every((usage) => extendedKeyUsage.includes(usage)))
+    return 'has an extendedKeyUsage that does not name both clientAuth and serverAuth'
+  if (ecPublicKeyOf(spki) === null && rsaBitsOf(publicKey) < RSA_BITS_LEAST)
+    return `has an RSA key of less than ${RSA_BITS_LEAST} bits`
   return subjectAttributes.length === 0 ? 'has an empty subject (RFC 5280 §4.1.2.6)' : null
 }
 

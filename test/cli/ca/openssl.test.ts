@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import {
   AuthorityKeyIdentifierExtension,
   BasicConstraintsExtension,
+  ExtendedKeyUsageExtension,
   Extension,
   GeneralNames,
   KeyUsageFlags,
@@ -233,6 +234,11 @@ describe.skipIf(!installed)('a CA whose leaves OpenSSL refuses (-x509_strict) do
       'of another certificate',
     ],
     ['an empty subject', { extensions: usual, name: [] }, 'empty subject'],
+    [
+      'any usage in place of both',
+      { extensions: [...usual, new ExtendedKeyUsageExtension(['2.5.29.37.0'])] },
+      'clientAuth and serverAuth',
+    ],
     ['name constraints that are not critical', { extensions: [...usual, nameConstraints] }, 'name constraints'],
   ])('%s, in the issuing certificate and in the root', async (_, odd, fault) => {
     const good = await forgeCa()
@@ -271,6 +277,27 @@ describe.skipIf(!installed)('a CA whose leaves OpenSSL refuses (-x509_strict) do
     expect(loaded.ok || loaded.error.detail).toMatch(/^certificate 1 of CA_CERT .*authority key identifier/)
   })
 
+  test('an RSA key of 1024 bits, in the root', async () => {
+    openssl('genpkey', '-out', 'root.key', '-algorithm', 'RSA', '-pkeyopt', 'rsa_keygen_bits:1024')
+    const ofCa = 'basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\nsubjectKeyIdentifier=hash\n'
+    const extensions = ['-extensions', 'v3', '-config', config(`[v3]\n${ofCa}`)]
+    openssl('req', '-x509', '-key', 'root.key', '-out', 'root.pem', '-subj', '/CN=Root', ...extensions)
+    openssl('genpkey', '-out', 'issuing.key', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:P-256')
+    openssl('req', '-new', '-key', 'issuing.key', '-out', 'issuing.csr', '-subj', '/CN=Issuing', '-config', config())
+    writeFileSync(path('ext'), `${ofCa}authorityKeyIdentifier=keyid\n`)
+    openssl(
+      ...['x509', '-req', '-in', 'issuing.csr', '-CA', 'root.pem', '-CAkey', 'root.key', '-CAcreateserial'],
+      ...['-extfile', 'ext', '-out', 'issuing.pem'],
+    )
+    const verdict = spawnSync('openssl', ['verify', '-auth_level', '2', '-CAfile', 'root.pem', 'issuing.pem'], {
+      cwd: dir,
+    })
+    expect(verdict.status).not.toBe(0)
+    const caCert = read('issuing.pem') + read('root.pem')
+    const loaded = await loadAuthority({ caKey: read('issuing.key'), caCert, allowDevelopment: false })
+    expect(loaded.ok || loaded.error.detail).toMatch(/^certificate 2 of CA_CERT has an RSA key of less than 2048 bits/)
+  })
+
   test('one that conforms is verified and loads, with or without what a root may leave out', async () => {
     for (const options of [{}, { authorityKeyId: null }]) {
       const root = await forgeCa(options)
@@ -292,7 +319,17 @@ describe.skipIf(!installed)('a CA whose leaves OpenSSL refuses (-x509_strict) do
     writeFileSync(path('chain.pem'), issuing.pem)
     writeFileSync(path('roots.pem'), root.pem)
     const at = String(Date.parse('2026-03-01T12:00:00Z') / 1000)
-    const options = ['-x509_strict', '-attime', at, '-CAfile', 'roots.pem', '-untrusted', 'chain.pem']
+    const options = [
+      '-x509_strict',
+      '-purpose',
+      'sslclient',
+      '-attime',
+      at,
+      '-CAfile',
+      'roots.pem',
+      '-untrusted',
+      'chain.pem',
+    ]
     return spawnSync('openssl', ['verify', ...options, 'leaf.pem'], { cwd: dir }).status === 0
   }
 })

@@ -68,12 +68,9 @@ describe('a CA that loads', () => {
 
   test('its certificates may be limited to usages that leave the leaf both of its own', async () => {
     const both = new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth, ExtendedKeyUsage.clientAuth])
-    const any = new ExtendedKeyUsageExtension(['2.5.29.37.0'])
     const base = [new BasicConstraintsExtension(true, 0, true), new KeyUsagesExtension(KeyUsageFlags.keyCertSign, true)]
-    for (const usages of [both, any]) {
-      const limited = await forgeCa({ issuer: root, extensions: [...base, usages] })
-      await load({ caKey: limited.keyPem, caCert: limited.pem + root.pem })
-    }
+    const limited = await forgeCa({ issuer: root, extensions: [...base, both] })
+    await load({ caKey: limited.keyPem, caCert: limited.pem + root.pem })
   })
 
   test('CA_TRUST adds roots to the bundle once, and verifies nothing', async () => {
