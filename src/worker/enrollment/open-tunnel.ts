@@ -70,7 +70,7 @@ async function steps(
   const bans = await deps.banList()
   if (!bans.ok) return bans
   const { leaf } = presented.value
-  // A signed challenge that somebody sends again uses up its own rate alone; the object takes 32 at a time.
+  // A signed challenge that somebody sends again uses up its own rate alone; the object bounds the others.
   const asked = clientKey(leaf.tenant, `${leaf.enrollmentId}/${challenge.value?.challenge ?? 'tls'}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const object = deps.enrollmentObject(leaf.enrollmentId)

@@ -40,8 +40,8 @@ export interface EnrollmentRecord extends Omit<EnrollmentStart, 'certificate'> {
   /** The latest `notAfter` of any certificate of the enrollment: the lineage is needed until then. */
   readonly lastEnd: EpochSeconds
   readonly ended: { readonly reason: Reason; readonly at: EpochSeconds } | null
-  /** Used challenges. */
-  readonly spent: readonly SpentChallenge[]
+  /** Used challenges, each with the serial of the certificate whose key signed it. */
+  readonly spent: readonly (SpentChallenge & { readonly serial: string })[]
   /** The fleet row as the object last wrote it; null: never, or that failed. */
   readonly row: { readonly writtenAt: EpochSeconds; readonly liveUntil: EpochSeconds } | null
   /** A drain that has not been sent yet. */
@@ -190,7 +190,7 @@ export function connectionUse(
   challenge: SpentChallenge | null,
   now: EpochSeconds,
 ): Use<Connection> {
-  const spending = challenge === null ? ok(before) : spend(before, challenge, now)
+  const spending = challenge === null ? ok(before) : spend(before, { ...challenge, serial: presented.serial }, now)
   if (!spending.ok) return { record: null, result: spending }
   const record = spending.value
   // Whatever comes of it, a challenge serves once.
@@ -225,15 +225,23 @@ export function afterHello(record: EnrollmentRecord, said: Said, now: EpochSecon
 }
 
 /** The record with one more challenge used. */
-function spend(record: EnrollmentRecord, challenge: SpentChallenge, now: EpochSeconds): Outcome<EnrollmentRecord> {
+function spend(
+  record: EnrollmentRecord,
+  challenge: EnrollmentRecord['spent'][number],
+  now: EpochSeconds,
+): Outcome<EnrollmentRecord> {
   const spent = record.spent.filter(({ expiresAt }) => addSeconds(expiresAt, REPLAY_MEMORY_MARGIN) >= now)
   const isSpent = spent.some((used) => used.challenge === challenge.challenge)
-  if (now > challenge.expiresAt || isSpent || spent.length >= CHALLENGES_KEPT) return refuse('proof_invalid')
+  const own = spent.filter(({ serial }) => serial === challenge.serial)
+  const isFull = spent.length >= CHALLENGES_KEPT || own.length >= CHALLENGES_OF_ONE
+  if (now > challenge.expiresAt || isSpent || isFull) return refuse('proof_invalid')
   return ok({ ...record, spent: [...spent, challenge] })
 }
 
 /** Connections of one enrollment within the 90 seconds for which a challenge is remembered. */
 const CHALLENGES_KEPT = 96
+/** Of these those of one certificate, so that the holder of an old one cannot shut out the runner. */
+const CHALLENGES_OF_ONE = 48
 
 const withLineage = (record: EnrollmentRecord, lineage: Lineage): EnrollmentRecord => ({
   ...record,

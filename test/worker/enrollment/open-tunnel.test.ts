@@ -279,6 +279,16 @@ describe('nobody opens one', () => {
     expect(await problem({ headers: clone })).toMatchObject({ reason: 'proof_invalid' })
   })
 
+  test('with an old certificate, however often that is tried: the runner’s own still opens one', async () => {
+    deployment.setTrust({ certificate: { lifetime: minutes(15), reattest: null, onClone: 'refuse' } })
+    const stolen = await enrollByToken(muster)
+    const tip = await muster.renew(await muster.renew(stolen))
+    const refusals = []
+    for (let i = 0; i < 100; i++) refusals.push(await problem({ headers: await proofHeaders(muster, stolen) }))
+    expect(refusals.every(({ status }) => status === 401)).toBe(true)
+    expect(await requestUpgrade(muster, { headers: await proofHeaders(muster, tip) })).toBeInstanceOf(Tunnel)
+  })
+
   test('with a challenge of half a minute ago', async () => {
     const identity = await enrollByToken(muster)
     const early = await proofHeaders(muster, identity)
