@@ -16,6 +16,7 @@ import {
 import { updateEnded } from '../store/enrollments.ts'
 import { pruneEvents } from '../store/events.ts'
 import type { Dependencies } from './dependencies.ts'
+import { fairShares } from './fair-shares.ts'
 
 export const EVERY_HOUR = '0 * * * *'
 const EVENTS_KEPT = hours(30 * 24)
@@ -40,24 +41,42 @@ async function sweepRunners(deps: Dependencies): Promise<void> {
   await markDrained(deps.database, [...drained.keys()])
 }
 
+/** Enrollments to check for one cause. */
+interface Cut {
+  readonly ids: readonly string[]
+  /** Records the answers of those that were checked. `all`: none is left. */
+  readonly record: (answers: ReadonlyMap<string, Reason | null>, all: boolean) => Promise<void>
+}
+
 /** Has the objects of revoked and banned runners check their enrollments; how many were called. */
 async function checkCutOff(deps: Dependencies, now: EpochSeconds): Promise<number> {
   const { database } = deps
   // Read now: the isolate's list may be from before the ban.
   const list = await loadBanList(database, now)
-  const check = (runner: DurableObjectStub<EnrollmentObject>) => runner.check(list)
-  const revoked = await revokedEnrollments(database, now, RUNNERS_A_RUN)
-  for (const [reason, ids] of endsOf(await callObjects(deps, revoked, check))) {
-    await updateEnded(database, ids, reason, now)
-  }
-  let called = revoked.length
+  const cuts: Cut[] = [
+    {
+      ids: await revokedEnrollments(database, now, RUNNERS_A_RUN),
+      record: async (answers) => {
+        for (const [reason, ids] of endsOf(answers)) await updateEnded(database, ids, reason, now)
+      },
+    },
+  ]
   for (const ban of await unsweptBans(database, BANS_A_RUN)) {
-    const limit = RUNNERS_A_RUN - called
-    if (limit === 0) break
-    const ids = await enrollmentsToCut(database, ban, now, limit)
-    const checked = [...(await callObjects(deps, ids, check)).keys()]
-    await markCut(database, ban, checked, ids.length < limit && checked.length === ids.length, now)
-    called += ids.length
+    const ids = await enrollmentsToCut(database, ban, now, RUNNERS_A_RUN)
+    const record: Cut['record'] = (answers, all) =>
+      markCut(database, ban, [...answers.keys()], all && ids.length < RUNNERS_A_RUN, now)
+    cuts.push({ ids, record })
+  }
+  const shares = fairShares(
+    cuts.map(({ ids }) => ids.length),
+    RUNNERS_A_RUN,
+  )
+  let called = 0
+  for (const [i, { ids, record }] of cuts.entries()) {
+    const some = ids.slice(0, shares[i])
+    const answers = await callObjects(deps, some, (runner) => runner.check(list))
+    await record(answers, answers.size === ids.length)
+    called += some.length
   }
   return called
 }

@@ -114,13 +114,14 @@ const LISTS_ARE_FRESH = minutes(1)
 export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
   db.select().from(ban).where(isNull(ban.sweptAt)).orderBy(asc(ban.createdAt)).limit(limit)
 
-/** Live enrollments that the ban names and that have yet to be checked; at most `limit`. */
+/** Live enrollments that the ban names and that have yet to be checked, those never checked first; at most `limit`. */
 export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
   const unchecked = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
   const found = await db
     .select({ id: enrollment.enrollmentId })
     .from(enrollment)
     .where(and(isNamedBy(row), mayLive(now), unchecked))
+    .orderBy(asc(enrollment.cutAt))
     .limit(limit)
   return found.map(({ id }) => id)
 }

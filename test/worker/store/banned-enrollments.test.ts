@@ -4,7 +4,14 @@ import { expect, test } from 'vitest'
 import { addSeconds, epochMilliseconds, epochSeconds, minutes } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type Ban, findBan, parseBan } from '../../../src/trust/bans.ts'
-import { countNamed, enrollmentsToCut, insertBan, requestDrain, unsweptBans } from '../../../src/worker/store/bans.ts'
+import {
+  countNamed,
+  enrollmentsToCut,
+  insertBan,
+  markCut,
+  requestDrain,
+  unsweptBans,
+} from '../../../src/worker/store/bans.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
 import { reserveWithEvidence } from '../../../src/worker/store/enrollments.ts'
 
@@ -79,3 +86,15 @@ test.each([
     expect((await requestDrain(db, ban, NOW)).sort()).toEqual(ids)
   },
 )
+
+test('those that were never checked are checked before any is checked once more', async () => {
+  const ban = { kind: 'tenant', value: 'acme' } as const
+  await insertBan(db, { ...ban, note: null, createdAt: NOW })
+  const row = (await unsweptBans(db, 100)).find(({ value }) => value === ban.value)
+  if (row === undefined) throw new Error('no ban')
+  const all = await enrollmentsToCut(db, row, NOW, 100)
+  const first = await enrollmentsToCut(db, row, NOW, 4)
+  await markCut(db, row, first, false, NOW)
+  const next = await enrollmentsToCut(db, row, NOW, all.length - 4)
+  expect(next.sort()).toEqual(all.filter((id) => !first.includes(id)).sort())
+})
