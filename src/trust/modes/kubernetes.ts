@@ -61,7 +61,7 @@ export const kubernetes: TrustMode<KubernetesClaims, KubernetesTrust> = {
     if (cluster === undefined) return refuse('issuer_unknown')
     const mapping = kubernetesMappings.find((m) => m.cluster === claims.cluster && isSameWorkload(m, claims))
     if (mapping === undefined) return refuse('tenant_none')
-    if (node !== null && cluster.denyNodes.includes(node)) return refuse('node_denied')
+    if (node !== null && cluster.denyNodes.includes(node)) return refuse('node_denied', { detail: node })
     // The admission policy guards the entry's own ServiceAccount alone: whoever may create a pod under another one
     // chooses its node.
     const isOwn = cluster.workload !== null && isSameWorkload(cluster.workload, claims)

@@ -67,7 +67,7 @@ describe('a projected token', () => {
       await a.token(controlPlane.seconds(), { workload: { node: { name: 'node-b' } } }),
     )
     expect(await codeOf(denied)).toBe('attestation_invalid')
-    expect(await controlPlane.eventOf(denied)).toMatchObject({ reason: 'node_denied' })
+    expect(await controlPlane.eventOf(denied)).toMatchObject({ reason: 'node_denied', detail: 'node-b' })
     expect((await controlPlane.enroll(await a.token(controlPlane.seconds()))).status).toBe(200)
   })
 
