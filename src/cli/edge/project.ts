@@ -52,8 +52,9 @@ export interface Migration {
  * Takes a second, so the answer is kept until something that it depends on changes. `.dev.vars` and secrets in the
  * environment stay out: they are `wrangler dev`'s.
  */
-export async function readProject(environment?: string, ending?: AbortSignal): Promise<Project> {
+export async function readProject(option?: string, ending?: AbortSignal): Promise<Project> {
   requireCheckout('a command on the database')
+  const environment = environmentOf(option)
   const kept = join(PROJECT, '.wrangler/project', `${fingerprint(environment)}.json`)
   if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8'))
   const answer = await askWrangler(environment, ending)
@@ -68,8 +69,8 @@ export async function readProject(environment?: string, ending?: AbortSignal): P
 }
 
 /** Changes with everything that wrangler's answer depends on. */
-function fingerprint(environment: string | undefined): string {
-  const hash = createHash('sha256').update(JSON.stringify([PROJECT, environment, process.env.CLOUDFLARE_ENV]))
+function fingerprint(environment: string | null): string {
+  const hash = createHash('sha256').update(JSON.stringify([PROJECT, environment]))
   for (const name of ['wrangler.toml', 'package.json', 'src/cli/edge/read-project.ts', ...migrations()]) {
     hash.update(`${name}\n`).update(readFileSync(join(PROJECT, name)))
   }
@@ -81,9 +82,9 @@ const migrations = (): string[] =>
     .sort()
     .map((name) => `migrations/${name}`)
 
-async function askWrangler(environment: string | undefined, ending: AbortSignal | undefined): Promise<string> {
+async function askWrangler(environment: string | null, ending: AbortSignal | undefined): Promise<string> {
   const program = join(PROJECT, 'src/cli/edge/read-project.ts')
-  const args = environment === undefined ? [program] : [program, environment]
+  const args = environment === null ? [program] : [program, environment]
   const options = { maxBuffer: 16 * 1024 * 1024, ...(ending && { signal: ending }) }
   const env = { ...process.env, WRANGLER_LOG: 'none', WRANGLER_SEND_METRICS: 'false', NODE_OPTIONS: '' }
   try {

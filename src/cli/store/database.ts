@@ -3,7 +3,7 @@
 import { messageOf } from '../../node/errors.ts'
 import type { Database } from '../../worker/store/db.ts'
 import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { environmentOf, type Project, readProject, requireCheckout } from '../edge/project.ts'
+import { environmentOf, readProject, requireCheckout } from '../edge/project.ts'
 import { type StateFolder, stateFolder } from '../edge/state.ts'
 import { claimState, type RunningEdge } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
@@ -14,8 +14,8 @@ type Work<T> = (db: Database, edge: RunningEdge | null) => Promise<T>
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
 export async function withDatabase<T>(options: SharedOptions, work: Work<T>): Promise<T> {
   requireCheckout('a command on the database')
-  // Checked first: a running edge does not need the name, and wrangler ignores a wrong one.
-  const project = options.env === undefined ? null : await readProject(options.env)
+  // Checked first: beside a running edge nothing else needs the name.
+  if (options.env !== undefined) await readProject(options.env)
   if (options.remote) {
     const { openRemote } = await import('./remote.ts')
     return workWith(await openRemote(options.env), work)
@@ -26,7 +26,7 @@ export async function withDatabase<T>(options: SharedOptions, work: Work<T>): Pr
     refuseOtherEnvironment(state, lock.error, environmentOf(options.env))
     return workWith(lock.error.query, work, lock.error)
   }
-  return withState(state, project, work).finally(lock.value)
+  return withState(state, options.env, work).finally(lock.value)
 }
 
 /** A running edge has the database of its own environment, which is not the one that the command means. */
@@ -39,9 +39,9 @@ function refuseOtherEnvironment({ root }: StateFolder, edge: RunningEdge, meant:
 }
 
 /** workerd alone on the state: the same engine, the same files and the same migrations as an edge would have. */
-async function withState<T>(state: StateFolder, known: Project | null, work: Work<T>): Promise<T> {
+async function withState<T>(state: StateFolder, environment: string | undefined, work: Work<T>): Promise<T> {
   // Miniflare loads while wrangler reads.
-  const [project, { startDatabase }] = await Promise.all([known ?? readProject(), import('../edge/runtime.ts')])
+  const [project, { startDatabase }] = await Promise.all([readProject(environment), import('../edge/runtime.ts')])
   const { query, stop } = await startDatabase(state, project)
   return workWith(query, work).finally(stop)
 }
