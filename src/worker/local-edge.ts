@@ -54,9 +54,11 @@ const DRAIN_TIME = 1000
  * and dropped before the response is sent.
  */
 async function readToEnd(request: Request, answer: (request: Request) => Promise<Response>): Promise<Response> {
-  const { body } = request
+  const { body, method } = request
   const length = request.headers.get('content-length')
-  if (body === null || (length !== null && Number(length) <= CUT_OFF)) return answer(request)
+  // No Request can be made with a body and one of these methods; what a client sends all the same is not read.
+  const isBare = body === null || method === 'GET' || method === 'HEAD'
+  if (isBare || (length !== null && Number(length) <= CUT_OFF)) return answer(request)
   const { readable, writable } = new IdentityTransformStream()
   const { promise: answered, resolve } = Promise.withResolvers<void>()
   const end = pump(body, writable.getWriter(), answered)

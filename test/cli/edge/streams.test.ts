@@ -30,6 +30,12 @@ describe('bodies', () => {
     expect(answer).toMatchObject({ status: 413, body: 'too much' })
   })
 
+  test.each(['5', undefined])('a body that belongs to no GET is let go, of length %s', async (length) => {
+    const framing = length === undefined ? { 'transfer-encoding': 'chunked' } : { 'content-length': length }
+    const sent = { path: '/stream', headers: framing, body: new Uint8Array(5) }
+    expect(await edge.send(edge.url, sent)).toMatchObject({ status: 200, body: 'one\ntwo\nthree\n' })
+  })
+
   test('a client that goes away takes nothing with it', async () => {
     const { port } = new URL(edge.url)
     await Promise.all(
