@@ -34,8 +34,11 @@ export function writeAtomically(path: string, text: string, mode = 0o600): void 
 }
 
 /** The system's error; where it is about an open file, which it does not name, with the path. */
-const named = (error: unknown, path: string): Error =>
-  error instanceof Error && 'path' in error ? error : new Error(`${messageOf(error)} '${path}'`, { cause: error })
+function named(error: unknown, path: string): Error {
+  if (error instanceof Error && 'path' in error) return error
+  const known = { ...(error instanceof Error && error), path }
+  return Object.assign(new Error(`${messageOf(error)} '${path}'`, { cause: error }), known)
+}
 
 const temporaryOf = (path: string): string => `${path}${TEMPORARY}${process.pid}`
 

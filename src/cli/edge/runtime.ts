@@ -3,6 +3,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
+import { codeOf, messageOf } from '../../node/errors.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { CommandError } from '../operator/command.ts'
 import { makeFolder } from '../operator/files.ts'
@@ -81,8 +82,11 @@ async function launch(
   const unwatch = watch(workerdPid(state))
   let miniflare: Miniflare | null = null
   const stop = async (): Promise<void> => {
-    await miniflare?.dispose()
-    await unwatch()
+    try {
+      await miniflare?.dispose()
+    } finally {
+      await unwatch()
+    }
   }
   const options = convertV4MiniflareOptions({
     workers,
@@ -97,7 +101,9 @@ async function launch(
   try {
     const made = withoutSignals(() => new Miniflare(options))
     miniflare = made
-    await throughShell(() => made.ready)
+    await throughShell(() => made.ready).catch((error: unknown) => {
+      throw startFault(state, error)
+    })
     ending?.throwIfAborted()
     const database = await miniflare.getD1Database('DB')
     await applyMigrations(database, project.migrations)
@@ -108,9 +114,18 @@ async function launch(
         .raw()
     return { miniflare, query, stop }
   } catch (error) {
-    await stop()
+    // A Miniflare that has not started says so again.
+    await stop().catch(() => {})
     throw error
   }
+}
+
+/** Where workerd itself says why it did not start, one line for the operator: a full disk or a damaged state. */
+function startFault({ root }: StateFolder, error: unknown): unknown {
+  const [, why] = messageOf(error).match(/failed: (?:[^"=]* = )?([^"\\]+)/) ?? []
+  return codeOf(error) === 'ERR_RUNTIME_FAILURE' && why !== undefined
+    ? new CommandError(`workerd does not start on the local state ${root}: ${why}`)
+    : error
 }
 
 type D1 = Awaited<ReturnType<Miniflare['getD1Database']>>

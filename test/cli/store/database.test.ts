@@ -1,6 +1,6 @@
 // Tests how commands open the local D1: alone, beside each other, and beside wrangler.
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -41,6 +41,18 @@ test('a command makes the state that is not there yet, and wrangler and an edge,
     stdout: listed,
   })
   await edge.stop()
+})
+
+test('a database of the state that is damaged is named in one line', async () => {
+  const persistTo = join(scratch, 'damaged')
+  const folder = join(persistTo, 'v3/d1/miniflare-D1DatabaseObject')
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'metadata.sqlite'), 'this is no database\n'.repeat(100))
+  expect(await spawnMuster(['bans', '--persist-to', persistTo])).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: `muster: workerd does not start on the local state ${persistTo}: file is not a database: SQLITE_NOTADB\n`,
+  })
 })
 
 test('a command waits a minute for another one that has the state, and then says so', async () => {
