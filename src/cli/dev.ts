@@ -54,6 +54,9 @@ function addOrigin(text: string, origins: ReadonlyMap<string, URL> = new Map()):
   const [host = '', target] = splitOnce(text)
   const named = URL.parse(`https://${host}`)
   const origin = URL.parse(target ?? '')
+  if (named !== null && host.toLowerCase() === `${named.host}:443`) {
+    throw new CommandError(`--outbound ${host}=… names the port that every URL leaves out: write ${named.host}=…`)
+  }
   if (target === undefined || named === null || named.host !== host.toLowerCase()) {
     throw new CommandError(`--outbound takes HOST=URL, not ${quote(text)}`)
   }

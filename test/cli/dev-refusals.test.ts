@@ -35,6 +35,7 @@ test.each([
   [['--port', '65536'], '"65536"'],
   [['--var', 'novalue'], '"novalue"'],
   [['--outbound', 'sts.example'], '"sts.example"'],
+  [['--outbound', 'sts.example:443=http://127.0.0.1:1'], 'write sts.example=…'],
   [['--outbound', 'sts.example=http://127.0.0.1:1/path'], '"http://127.0.0.1:1/path"'],
   [['--outbound', 'https://sts.example=http://127.0.0.1:1'], '"https://sts.example=http://127.0.0.1:1"'],
   [['--env', 'nowhere', '--port', '0', '--tls-port', '0', '--persist-to', join(scratch, 'env')], '"nowhere"'],
