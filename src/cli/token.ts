@@ -2,8 +2,16 @@
 
 import { quote } from '../protocol/characters.ts'
 import { DEFAULT_TOKEN_TTL } from '../protocol/limits.ts'
-import { addSeconds, type EpochSeconds, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
-import { hashToken, isMintableRunnerId, mintToken, type TokenKind } from '../protocol/tokens.ts'
+import {
+  addSeconds,
+  type EpochSeconds,
+  LAST_TIME,
+  rfc3339,
+  type Seconds,
+  systemClock,
+  toEpochSeconds,
+} from '../protocol/time.ts'
+import { hashToken, isMintableRunnerId, kindOfToken, mintToken, type TokenKind } from '../protocol/tokens.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
@@ -64,6 +72,10 @@ async function mint(options: MintOptions): Promise<void> {
   if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')
   requireTenant(trust, tenant, options.trust)
   const { runnerId = null } = options
+  // It would stand in every list.
+  if (runnerId !== null && kindOfToken(runnerId) !== null) {
+    throw new CommandError('--runner-id is a token itself: give the runner a name of its own')
+  }
   if (runnerId !== null && !isMintableRunnerId(runnerId)) {
     throw new CommandError(
       `--runner-id ${quote(runnerId)} must be 1 to 128 of A-Z a-z 0-9 _ - ("/" and "." are reserved)`,
@@ -71,7 +83,7 @@ async function mint(options: MintOptions): Promise<void> {
   }
   const note = readNote(options.note)
   const now = toEpochSeconds(systemClock())
-  const ttl = options.ttl === undefined ? (kind === 'runner' ? null : DEFAULT_TOKEN_TTL) : readTtl(options.ttl)
+  const ttl = options.ttl === undefined ? (kind === 'runner' ? null : DEFAULT_TOKEN_TTL) : readTtl(options.ttl, now)
   const expiresAt = ttl === null ? null : addSeconds(now, ttl)
   const secret = mintToken(kind)
   const id = uuidv7(systemClock())
@@ -110,10 +122,11 @@ const aboutMinted = (minted: {
   `${minted.runnerId === null ? 'single use' : 'for this runner alone'}, ${minted.expiresAt === null ? 'no expiry' : `until ${minted.expiresAt}`}; it is not shown again`,
 ]
 
-function readTtl(text: string): Seconds {
+function readTtl(text: string, now: EpochSeconds): Seconds {
   const ttl = parseDuration(text)
   if (ttl === null || ttl < 1)
     throw new CommandError(`--ttl ${quote(text)} must be a duration of 1s and up, as 90s, 15m or 1h30m`)
+  if (addSeconds(now, ttl) > LAST_TIME) throw new CommandError(`--ttl ${quote(text)} ends after ${rfc3339(LAST_TIME)}`)
   return ttl
 }
 
@@ -157,7 +170,12 @@ export function tokenState(row: TokenRow, now: EpochSeconds): 'live' | 'used' | 
   return row.expiresAt !== null && row.expiresAt <= now ? 'expired' : 'live'
 }
 
-async function revoke(id: string, options: SharedOptions): Promise<void> {
+async function revoke(given: string, options: SharedOptions): Promise<void> {
+  if (kindOfToken(given) !== null) {
+    throw new CommandError('this is a token itself: name its id, from `muster token list`')
+  }
+  // Ids are made in lower case.
+  const id = given.toLowerCase()
   const { withDatabase } = await import('./store/database.ts')
   const { revokeToken } = await import('../worker/store/tokens.ts')
   const row = await withDatabase(options, (db) => revokeToken(db, id, toEpochSeconds(systemClock())))

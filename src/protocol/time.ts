@@ -32,5 +32,8 @@ export const subtractSeconds = (t: EpochSeconds, d: Seconds): EpochSeconds => ep
 /** How long from `from` to `to`; negative when `to` is earlier. */
 export const between = (from: EpochSeconds, to: EpochSeconds): Seconds => seconds(to - from)
 
+/** The last second of the year 9999: RFC 3339 has no later one. */
+export const LAST_TIME = epochSeconds(253_402_300_799)
+
 /** RFC 3339 in UTC with whole seconds. */
 export const rfc3339 = (t: EpochSeconds): string => `${new Date(t * 1000).toISOString().slice(0, 19)}Z`

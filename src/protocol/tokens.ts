@@ -27,6 +27,21 @@ export function kindOfToken(token: string): TokenKind | null {
   return kind !== null && token.length === PREFIXES[kind].length + SECRET_CHARACTERS ? kind : null
 }
 
+/** The text with the secret of every minted token left out, whole or cut: for a line that quotes what somebody wrote. */
+export function withoutSecrets(text: string): string {
+  let kept = ''
+  for (let i = 0; i < text.length; ) {
+    const prefix = Object.values(PREFIXES).find((known) => text.startsWith(known, i))
+    const next = prefix ?? text[i] ?? ''
+    kept += next
+    i += next.length
+    if (prefix === undefined || !isBase64url(text[i] ?? '')) continue
+    kept += '…'
+    while (isBase64url(text[i] ?? '')) i++
+  }
+  return kept
+}
+
 /** SHA-256 in hexadecimal. A token has 256 random bits, so a hash without salt cannot be searched. */
 export const hashToken = (token: string): Promise<string> => sha256Hex(utf8(token))
 

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { runMuster, spawnMuster } from '../end-to-end/muster.ts'
+import { mintToken } from '../../src/protocol/tokens.ts'
+import { MAIN, runMuster, spawnMuster } from '../end-to-end/muster.ts'
 import { PROJECT } from '../end-to-end/processes.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'muster-refusals-'))
@@ -59,6 +60,26 @@ describe.concurrent('is refused in one line', () => {
   })
 })
 
+test.each([
+  (token: string) => ['token', 'revoke', token],
+  (token: string) => ['token', 'mint', '--tenant', 'default', '--runner-id', token],
+  (token: string) => ['token', 'mint', '--tenant', token],
+  (token: string) => ['token', 'mint', '--tenant', 'acme', '--ttl', token],
+  (token: string) => ['explain', token],
+  (token: string) => ['events', '--limit', token],
+  (token: string) => ['ban', '--token', token],
+  (token: string) => [token],
+  (token: string) => ['token', 'list', token],
+])('a token in the place of something else is refused and not shown: %#', async (args) => {
+  const token = mintToken('bootstrap')
+  const trust = path('trust.yaml')
+  writeFileSync(trust, 'tenants: [{slug: acme}]\n')
+  const { code, stdout, stderr } = await runMuster([...args(token), '--trust', trust, '--persist-to', path('state')])
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+  expect(stderr).toMatch(/^muster: [^\n]+\n$/)
+  expect(stderr).not.toContain(token.slice(-20))
+})
+
 describe.concurrent('as a process', () => {
   test.each([
     'dev',
@@ -88,6 +109,17 @@ test('a closed pipe is no error, a full disk is', () => {
   expect(run(`${schema} > /dev/full`)).toMatchObject({
     status: 1,
     stderr: 'muster: the output cannot be written: ENOSPC\n',
+  })
+})
+
+test('a file that the disk has no room for is named in one line', () => {
+  // Where there is a limit, a write fails as on a full disk.
+  const line = `ulimit -f 0; exec "${process.execPath}" "${MAIN}" trust build --trust trust.yaml`
+  writeFileSync(path('trust.yaml'), 'tenants: [{slug: acme}]\n')
+  const { status, stderr } = spawnSync('/bin/sh', ['-c', line], { cwd: scratch, encoding: 'utf8' })
+  expect({ status, stderr }).toEqual({
+    status: 1,
+    stderr: expect.stringMatching(/^muster: \.muster\/trust\.json\S+: write is refused \(EFBIG\)\n$/),
   })
 })
 

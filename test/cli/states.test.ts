@@ -41,6 +41,23 @@ test('every command that writes names the state that it wrote', async () => {
   await said('drain', '--tenant', 'acme')
 })
 
+test.each([
+  [['--ttl', '99999999h'], /^muster: --ttl "99999999h" ends after 9999-12-31T23:59:59Z\n$/],
+  [['--note', '🦊'.repeat(257)], /^muster: --note must be at most 256 printable characters\n$/],
+])('muster token mint %j is refused', async (args, line) => {
+  const { code, stderr } = await edge.muster('token', 'mint', '--tenant', 'acme', ...args)
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(line) })
+})
+
+test('a note is as long as its characters, and a token is revoked by its id in either case', async () => {
+  const note = '🦊'.repeat(256)
+  const { stdout } = await edge.muster('token', 'mint', '--tenant', 'acme', '--json', '--note', note)
+  const { id } = JSON.parse(stdout)
+  expect(await edge.muster('token', 'revoke', id.toUpperCase())).toMatchObject({ code: 0, stderr: '' })
+  const listed = JSON.parse((await edge.muster('token', 'list', '--json')).stdout)
+  expect(listed).toContainEqual(expect.objectContaining({ id, note, state: 'revoked' }))
+})
+
 test('what token mint prints as JSON is what it is contracted to be', async () => {
   const { stdout } = await edge.muster('token', 'mint', '--tenant', 'acme', '--json')
   expect(Object.keys(JSON.parse(stdout))).toEqual(['id', 'token', 'tenant', 'runnerId', 'expiresAt'])
@@ -59,6 +76,15 @@ test.each([
   expect(stderr).toMatch(/^muster: [^\n]+\n$/)
   expect(stderr).toContain(`the local state ${edge.persistTo}`)
   expect(stderr).toContain('--remote names the deployed Muster, --persist-to and --env another local state')
+})
+
+test.each([
+  [['--env', 'stagin'], {}],
+  [[], { CLOUDFLARE_ENV: 'stagin' }],
+  [['--remote'], { CLOUDFLARE_ENV: 'stagin' }],
+])('with %j and %j, an environment that wrangler.toml lacks is refused', async (args, env) => {
+  const refused = await runMuster(['bans', '--persist-to', join(scratch, 'misspelt'), ...args], { env })
+  expect(refused).toEqual({ code: 1, stdout: '', stderr: 'muster: wrangler.toml: there is no environment "stagin"\n' })
 })
 
 describe('beside a running edge', () => {

@@ -12,7 +12,7 @@ import { text, texts } from '../../src/protocol/shape.ts'
 import { formatSpiffeId, parseSpiffeId } from '../../src/protocol/spiffe-id.ts'
 import { type Json, readJson } from '../../src/protocol/strict-json.ts'
 import { epochMilliseconds, epochSeconds } from '../../src/protocol/time.ts'
-import { isMintableRunnerId, kindOfToken, mintToken } from '../../src/protocol/tokens.ts'
+import { isMintableRunnerId, kindOfToken, mintToken, withoutSecrets } from '../../src/protocol/tokens.ts'
 import { firstUuidv7At, isUuidv7, uuidv7 } from '../../src/protocol/uuid.ts'
 
 const bytesOf = (text: string) => new TextEncoder().encode(text)
@@ -150,6 +150,13 @@ describe('tokens and ids', () => {
     ` ${mintToken('runner')}`,
   ])('a token of another form has no kind: %j', (text) => {
     expect(kindOfToken(text)).toBeNull()
+  })
+
+  test('a line that quotes tokens shows their prefixes alone', () => {
+    const line = withoutSecrets(
+      `"${mintToken('runner')}", ${mintToken('bootstrap')} and muster_bt_cut; not muster_bt_.`,
+    )
+    expect(line).toBe('"muster_rt_…", muster_bt_… and muster_bt_…; not muster_bt_.')
   })
 
   test.each([

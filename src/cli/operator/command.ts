@@ -3,6 +3,7 @@
 import { Command, Option } from 'commander'
 import { isPrintable, printable } from '../../protocol/characters.ts'
 import { MAX_NOTE_CHARACTERS } from '../../protocol/limits.ts'
+import { withoutSecrets } from '../../protocol/tokens.ts'
 
 /** Options that every command accepts, needed or not. */
 export interface SharedOptions {
@@ -25,10 +26,12 @@ export class CommandError extends Error {
   override readonly name = 'CommandError'
 
   constructor(line: string, list: readonly string[] = []) {
-    // What is quoted of the command line may hold anything.
-    super([line, ...list].map(printable).join('\n'))
+    super([line, ...list].map(quotable).join('\n'))
   }
 }
+
+/** What is quoted of the command line may hold anything, a token that was pasted in the place of its id among it. */
+const quotable = (line: string): string => printable(withoutSecrets(line))
 
 /** The shared options, by their names on the command line. */
 export type SharedName = 'json' | 'trust' | 'local' | 'persist-to' | 'remote' | 'env'
@@ -64,8 +67,8 @@ export const command = (name: string, summary: string, uses: readonly SharedName
     })
     .configureOutput({
       outputError: (message, write) => {
-        // A guess at what was meant is a line of its own, and a value may hold anything.
-        const line = printable(
+        // A guess at what was meant is a line of its own.
+        const line = quotable(
           message
             .replace(/^error: /, '')
             .trim()
@@ -117,6 +120,6 @@ export const onTerminal = (): boolean => process.stdout.isTTY === true && proces
 /** The value of `--note`, null without one. */
 export function readNote(note: string | undefined): string | null {
   if (note === undefined) return null
-  if (note.length <= MAX_NOTE_CHARACTERS && isPrintable(note)) return note
+  if ([...note].length <= MAX_NOTE_CHARACTERS && isPrintable(note)) return note
   throw new CommandError(`--note must be at most ${MAX_NOTE_CHARACTERS} printable characters`)
 }
