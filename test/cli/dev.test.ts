@@ -1,5 +1,5 @@
 // Tests `muster dev` as a process: its first line, its end, its state.
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -64,6 +64,14 @@ describe('an edge that runs', () => {
     const minted = await Promise.all(Array.from({ length: 4 }, () => spawnMuster(args)))
     const ids = minted.map(({ stdout }) => JSON.parse(stdout).id)
     expect((await tokensOf(edge)).sort()).toEqual(ids.sort())
+  })
+
+  test('goes on, for commands too, after its workerd was killed', async () => {
+    const before = await tokensOf(edge)
+    const workerd = Number(readFileSync(join(edge.persistTo, 'muster', `workerd-${edge.pid}.pid`), 'utf8'))
+    process.kill(workerd, 'SIGKILL')
+    while (isRunning(workerd)) await sleep(20)
+    expect(await tokensOf(edge)).toEqual(before)
   })
 
   test('has no other environment than those of wrangler.toml', async () => {

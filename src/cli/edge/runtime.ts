@@ -105,14 +105,16 @@ async function launch(
       throw startFault(state, error)
     })
     ending?.throwIfAborted()
-    const database = await miniflare.getD1Database('DB')
-    await applyMigrations(database, project.migrations)
-    const query: Query = (sql, params) =>
-      database
+    await applyMigrations(await made.getD1Database('DB'), project.migrations)
+    // Asked for each time: Miniflare starts another workerd where one has crashed, and what the former gave is dead.
+    const query: Query = async (sql, params) => {
+      const database = await made.getD1Database('DB')
+      return database
         .prepare(sql)
         .bind(...params)
         .raw()
-    return { miniflare, query, stop }
+    }
+    return { miniflare: made, query, stop }
   } catch (error) {
     // A Miniflare that has not started says so again.
     await stop().catch(() => {})
