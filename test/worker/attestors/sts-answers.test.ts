@@ -93,6 +93,12 @@ test.each(Object.entries(REFUSED))('the answer %s is refused for its own reason'
   expect(await appraise(answer)).toMatchObject({ ok: false, error: { reason } })
 })
 
+test('who is no role or user is named in the event', async () => {
+  expect(await appraise(xml(file('ok/root.xml')))).toMatchObject({
+    error: { claimed: { arn: expect.stringMatching(/^arn:aws:iam::\d{12}:root$/) } },
+  })
+})
+
 const OTHERS = Object.keys(files)
   .map((path) => path.slice('../../cases/sts/'.length))
   .filter((name) => !Object.hasOwn(REFUSED, name) && !Object.hasOwn(ACCEPTED, name.slice('ok/'.length)))

@@ -15,7 +15,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Outcome<AwsC
   const [prefix, partition, service, region, owner, resource, ...rest] = arn.split(':', 7)
   if (prefix !== 'arn' || region !== '' || resource === undefined || rest.length > 0) return refuse('sts_answer')
   if (owner !== account || !isAwsAccount(account)) return refuse('sts_answer')
-  if (partition !== 'aws') return refuse('aws_principal')
+  if (partition !== 'aws') return refuse('aws_principal', { claimed: { arn } })
 
   const claims = (kind: 'role' | 'user', name: string): Outcome<AwsClaims> =>
     ok({ mode: 'aws-sts', account, arn, principal: { kind, name } })
@@ -35,7 +35,7 @@ export function claimsOf({ arn, account, userId }: CallerIdentity): Outcome<AwsC
       : refuse('sts_answer')
   }
   // The root of an account, a federated user, and kinds that AWS may add.
-  return refuse('aws_principal')
+  return refuse('aws_principal', { claimed: { arn } })
 }
 
 const isId = (text: string): boolean => text !== '' && text.length <= 128 && everyCharacter(text, isLetterOrDigit)
