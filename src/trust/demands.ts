@@ -91,9 +91,13 @@ function keySourceOf({ keys, issuer }: Cluster): string {
 function issuerDemands({ clusters }: CompiledTrust, iss: string | undefined): string[] {
   const known = clusters.map(({ name, issuer }) => `${issuer} (${name})`)
   const fault = iss === undefined ? null : ISSUER.fault(iss)
+  const twin = clusters.find(({ issuer }) => issuer === `${iss}/` || `${issuer}/` === iss)
   return [
     known.length === 0 ? 'it has no clusters' : `its issuers are ${known.join(', ')}`,
     ...(fault === null ? [] : [`no cluster can have this issuer: it ${fault}`]),
+    ...(twin === undefined
+      ? []
+      : [`cluster ${twin.name} differs by a / at the end: correct its issuer, both cannot be registered`]),
   ]
 }
 

@@ -40,6 +40,10 @@ test.each<[Partial<Seen>, string]>([
   [{ reason: 'token_lifetime', claimed: prod }, 'cluster prod takes at most 900s from iat to exp'],
   [
     { reason: 'issuer_unknown', claimed: { iss: 'https://k8s.example' } },
+    'its issuers are https://k8s.example/ (prod), https://lab.example (lab)\ncluster prod differs by a / at the end: correct its issuer, both cannot be registered',
+  ],
+  [
+    { reason: 'issuer_unknown', claimed: { iss: 'https://gone.example' } },
     'its issuers are https://k8s.example/ (prod), https://lab.example (lab)',
   ],
   [{ reason: 'node_denied', source: 'prod' }, 'cluster prod denies the nodes n-1, n-2'],
