@@ -10,6 +10,7 @@ import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import { loadFolder, refuseTaken, writeNew } from './ca/folder.ts'
+import { requireCheckout } from './edge/project.ts'
 import { CommandError, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
 import { stateName } from './store/state-name.ts'
@@ -22,6 +23,7 @@ export interface IssueOptions extends SharedOptions {
 }
 
 export async function issue(options: IssueOptions): Promise<void> {
+  requireCheckout('a command on the database')
   const { tenant, dir, out } = options
   const lifetime = readLifetime(options.ttl)
   const { readTrust, requireTenant } = await import('./operator/trust-file.ts')

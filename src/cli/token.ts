@@ -15,6 +15,7 @@ import { hashToken, isMintableRunnerId, kindOfToken, mintToken, type TokenKind }
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
+import { requireCheckout } from './edge/project.ts'
 import { CommandError, command, DATABASE, group, print, readNote, type SharedOptions } from './operator/command.ts'
 import { table } from './operator/table.ts'
 import { otherStates, stateName } from './store/state-name.ts'
@@ -64,6 +65,7 @@ Examples:
   muster token mint --tenant acme --remote            the same in the deployed Muster, for its own runners`
 
 async function mint(options: MintOptions): Promise<void> {
+  requireCheckout('a command on the database')
   const { isUnlisted, otherTrustText, readCompiled, requireTenant } = await import('./operator/trust-file.ts')
   const compiled = await readCompiled(options.trust)
   const { trust } = compiled

@@ -42,6 +42,13 @@ test.each([
   }
 })
 
+test.each(['token mint --tenant acme', 'ca issue --dir ca --out out --tenant acme'])(
+  'muster %s says so before it asks for a trust file',
+  async (words) => {
+    expect((await muster(...words.split(' '), '--trust', 'missing.yaml')).stderr).toContain('needs a checkout')
+  },
+)
+
 test.each(['trust check', 'trust build', 'trust schema', 'ca show --dir ca', '--version'])(
   'muster %s needs none',
   async (words) => {
