@@ -65,6 +65,7 @@ async function ban(options: BanOptions): Promise<void> {
   const state = await stateName(options)
   const { withDatabase } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
+  const { mapsBanned } = await import('../trust/bans.ts')
   const { target, live } = await withDatabase(options, async (db) => {
     const target = parseTarget(named, null)
     const live = await countNamed(db, target, now)
@@ -81,6 +82,9 @@ async function ban(options: BanOptions): Promise<void> {
     [
       `banned ${target.kind} ${target.value}: ${countText(live)} now${live === 0 ? '; it applies to later ones' : ''}`,
       'it holds everywhere within 30 seconds; tunnels are closed within a minute',
+      ...(live === 0 && trust !== null && !mapsBanned(trust, target)
+        ? [`${options.trust} maps nobody whom it names: check the spelling; upper and lower case differ`]
+        : []),
       `written to ${state}`,
     ].join('\n'),
   )

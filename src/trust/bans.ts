@@ -57,6 +57,31 @@ export function findBan({ bans }: BanList, subject: BanSubject): Ban | null {
 /** What a ban is checked against, so that a misspelt one is found. */
 export type BanContext = Pick<CompiledTrust, 'clusters' | 'tenants'>
 
+/** Whether the trust file maps anybody whom a ban of an identity can name; a ban of another kind may name some. */
+export function mapsBanned(trust: CompiledTrust, { kind, value }: Ban): boolean {
+  const parsed = kind === 'identity' ? parseIdentity(value) : null
+  if (!parsed?.ok) return true
+  const identity = parsed.value
+  if (identity.kind === 'service-account') {
+    return trust.kubernetesMappings.some(
+      ({ namespace, serviceAccount }) => namespace === identity.namespace && serviceAccount === identity.serviceAccount,
+    )
+  }
+  const [principal, name] =
+    identity.kind === 'account'
+      ? [null, null]
+      : identity.kind === 'user'
+        ? (['user', identity.user] as const)
+        : (['role', identity.role] as const)
+  return trust.awsMappings.some(
+    (mapping) =>
+      mapping.account === identity.account &&
+      (principal === null ||
+        mapping.principal === null ||
+        (mapping.principal.kind === principal && mapping.principal.name === name)),
+  )
+}
+
 /**
  * Parses what an operator wants banned to its normal form. What can match nobody is an error: it says what to write
  * instead, and is to follow the option, value included. `trust` null: names are not looked up in the

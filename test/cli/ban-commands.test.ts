@@ -78,6 +78,11 @@ test('ban, bans and unban say how many live enrollments they name', async () => 
     [],
   ])
   expect(JSON.parse(await said('bans', '--json'))[0]).toMatchObject({ kind: 'identity', value: ROLE, runners: 3 })
+  // The trust file maps nobody: said only where no live enrollment shows that it is spelt well.
+  expect(await said('ban', '--identity', `${ROLE}/i-2`)).not.toContain('maps nobody')
+  expect(await said('ban', '--identity', 'arn:aws:iam::123456789012:role/Runner')).toContain(
+    'maps nobody whom it names',
+  )
   expect(await said('unban', '--identity', role)).toContain(`lifted the ban of identity ${ROLE}: 3 live enrollments;`)
   await refusal('unban', '--identity', role)
 })

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { epochSeconds } from '../../src/protocol/time.ts'
 import { mintToken } from '../../src/protocol/tokens.ts'
 import { formatIdentity, namesOfIdentity, parseIdentity } from '../../src/trust/banned-identity.ts'
-import { type BanKind, findBan, parseBan } from '../../src/trust/bans.ts'
+import { type BanKind, findBan, mapsBanned, parseBan } from '../../src/trust/bans.ts'
 import { clusterWith, trustWith } from '../fakes/trust.ts'
 
 const TRUST = trustWith({ clusters: [clusterWith({ name: 'lab' }), clusterWith({ name: 'bare', workload: null })] })
@@ -133,6 +133,32 @@ test.each<[BanKind, string, string]>([
   ['identity', USER, 'arn:aws:iam::111122223333:user/deployer'],
 ])('a ban by %s of %j is stored as %j', (kind, text, value) => {
   expect(parseBan(kind, text, TRUST)).toEqual({ ok: true, value: { kind, value } })
+})
+
+test.each<[string, boolean]>([
+  ['arn:aws:iam::111122223333:role/a/runner', true],
+  ['arn:aws:sts::111122223333:assumed-role/runner/i-1', true],
+  ['arn:aws:iam::111122223333:role/Runner', false],
+  ['arn:aws:iam::111122223333:user/runner', false],
+  ['arn:aws:iam::111122223333:user/x/ann', true],
+  ['111122223333', true],
+  ['444455556666', true],
+  ['arn:aws:iam::444455556666:user/anybody', true],
+  ['777788889999', false],
+  ['system:serviceaccount:runners:runner', true],
+  ['system:serviceaccount:runner:runners', false],
+])('the trust file maps somebody whom a ban of %s names: %s', (identity, expected) => {
+  const mapping = { tenant: 'acme', account: '111122223333' }
+  const trust = trustWith({
+    awsMappings: [
+      { ...mapping, principal: { kind: 'role', name: 'runner' } },
+      { ...mapping, principal: { kind: 'user', name: 'ann' } },
+      { tenant: 'acme', account: '444455556666', principal: null },
+    ],
+    kubernetesMappings: [{ tenant: 'acme', cluster: 'lab', namespace: 'runners', serviceAccount: 'runner' }],
+  })
+  const ban = parseBan('identity', identity, trust)
+  expect(ban.ok && mapsBanned(trust, ban.value)).toBe(expected)
 })
 
 test('a token that is given in place of its id is not printed', () => {
