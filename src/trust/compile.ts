@@ -10,7 +10,7 @@ import { type TENANTS, TRUST_FILE } from './file.ts'
 import { MappedIdentities } from './mapped-identities.ts'
 import { awsNotes, compileAwsMappings } from './modes/aws-sts.ts'
 import { compileKubernetesMappings, kubernetesNotes } from './modes/kubernetes.ts'
-import { Reader, type ReadFile, valuesOf } from './reader.ts'
+import { type Outside, Reader, valuesOf } from './reader.ts'
 
 export interface Compiled {
   readonly trust: CompiledTrust
@@ -23,20 +23,19 @@ export interface Compiled {
 /** The error: every mistake, in the order of the file. */
 export type Compilation = Result<Compiled, readonly Mistake[]>
 
-export interface CompileOptions {
-  readonly readFile: ReadFile
+export interface CompileOptions extends Outside {
   /** Whether it is for a deployed Worker, which cannot use a `caFile` by itself. */
   readonly deployed: boolean
 }
 
 export async function compileTrust(bytes: Uint8Array, options: CompileOptions): Promise<Compilation> {
   const { document, root } = openDocument(bytes)
-  const read = root === null ? null : compile(new Reader(document, options.readFile), root, options.deployed)
+  const read = root === null ? null : compile(new Reader(document, options), root, options.deployed)
   if (read === null || document.mistakes.length > 0)
     return err([...document.mistakes].sort((a, b) => a.line - b.line || a.column - b.column))
   const { content, listed } = read
   const trust = { ...content, hash: await hashOf(content) }
-  return ok({ trust, listed, notes: [...awsNotes(trust), ...kubernetesNotes(trust)] })
+  return ok({ trust, listed, notes: [...document.notes, ...awsNotes(trust), ...kubernetesNotes(trust)] })
 }
 
 type FileFields = FieldsOf<typeof TRUST_FILE.fields>

@@ -42,10 +42,19 @@ export interface DurationValue extends About {
   /** A word that is allowed in place of a duration. */
   readonly or?: string
 }
+/** Whether a DER is a certificate that whoever uses the compiled file can read. */
+export type IsCertificate = (der: Uint8Array) => boolean
+
+/** What is read of a file, and what is passed over in it, one sentence each that follows the path. */
+export interface FileReading<T> {
+  readonly value: T
+  readonly notes: readonly string[]
+}
+
 /** The path of a file; what is read is what `parse` makes of the file's content. The error follows the path. */
 export interface FileValue extends About {
   readonly kind: 'file'
-  readonly parse: (content: Uint8Array) => Result<unknown, string>
+  readonly parse: (content: Uint8Array, isCertificate: IsCertificate) => Result<FileReading<unknown>, string>
 }
 export interface ListValue extends About {
   readonly kind: 'list'
@@ -86,7 +95,7 @@ export type ValueOf<V> = V extends { kind: 'text' }
     ? C
     : V extends { kind: 'duration' }
       ? Seconds | (V extends { or: infer O } ? O : never)
-      : V extends { kind: 'file'; parse: (content: Uint8Array) => Result<infer T, string> }
+      : V extends { kind: 'file'; parse: (...given: never[]) => Result<FileReading<infer T>, string> }
         ? T
         : V extends { kind: 'list'; of: infer I }
           ? readonly Given<ValueOf<I>>[]

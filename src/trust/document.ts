@@ -39,6 +39,8 @@ const ROOT = 'the file'
 /** Reads nodes of a YAML document and collects the mistakes. What is a mistake is read as null. */
 export class TrustDocument {
   readonly mistakes: Mistake[] = []
+  /** What is valid but worth a look, one sentence each. */
+  readonly notes: string[] = []
   readonly #lines: LineCounter
 
   constructor(lines: LineCounter) {

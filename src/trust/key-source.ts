@@ -1,13 +1,12 @@
 // Declares and compiles where an issuer's keys come from: `jwksURI`, `jwksFile`, `caFile` and `binding`.
 
 import { quote } from '../protocol/characters.ts'
-import { TAG } from '../protocol/der.ts'
 import { isPrivateJwk, parseJwk } from '../protocol/jwk.ts'
 import { KEY_SET_KEYS } from '../protocol/limits.ts'
-import { parseCertificateFile } from '../protocol/pem.ts'
+import { encodePem, parseCertificateBundle } from '../protocol/pem.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
 import { isObject, type JsonObject, readJson } from '../protocol/strict-json.ts'
-import type { FieldsOf, Place, Value } from './declaration.ts'
+import type { FieldsOf, FileReading, IsCertificate, Place, Value } from './declaration.ts'
 import { BINDING, HTTPS_ADDRESS, isPrivateAddress } from './grammar.ts'
 import type { Reader } from './reader.ts'
 
@@ -19,14 +18,14 @@ export type KeySource =
 
 export interface KeyAccess {
   readonly keys: KeySource
-  /** PEM of the private CA, the content of `caFile`. */
+  /** PEM of the private CA: the certificates of `caFile`. */
   readonly ca: string | null
   /** Name of the Workers VPC service binding. */
   readonly binding: string | null
 }
 
 /** More than any system's bundle has. */
-const CA_FILE_CERTIFICATES = 1000
+export const CA_FILE_CERTIFICATES = 1000
 
 export const KEY_SOURCE_FIELDS = {
   jwksURI: {
@@ -98,7 +97,7 @@ function checkReachable(reader: Reader, address: (Place & { readonly value: stri
   )
 }
 
-function parseKeyFile(content: Uint8Array): Result<JsonObject, string> {
+function parseKeyFile(content: Uint8Array): Result<FileReading<JsonObject>, string> {
   const json = readJson(content)
   const jwks = json.ok && isObject(json.value) ? json.value : null
   if (jwks === null || !Array.isArray(jwks.keys)) return err('is not a JWK Set: {"keys":[…]}')
@@ -108,16 +107,18 @@ function parseKeyFile(content: Uint8Array): Result<JsonObject, string> {
   if (keys.some((key) => isObject(key) && isPrivateJwk(key)))
     return err('holds a private key: give the public keys only')
   return keys.some((key) => (parseJwk(key)?.kid ?? null) !== null)
-    ? ok(jwks)
+    ? ok({ value: jwks, notes: [] })
     : err('holds no key that could verify a token: RSA of 2048 to 8192 bits or EC P-256, for signatures, with a kid')
 }
 
-function parseCaFile(content: Uint8Array): Result<string, string> {
+function parseCaFile(content: Uint8Array, isCertificate: IsCertificate): Result<FileReading<string>, string> {
   const pem = new TextDecoder().decode(content)
   if (pem.includes('PRIVATE KEY')) return err('holds a private key: give the CA certificate only')
-  const certificates = parseCertificateFile(pem, CA_FILE_CERTIFICATES)
-  if (!certificates.ok) return err(`is cut, or no CA certificate in PEM: ${certificates.error}`)
-  return certificates.value.every((der) => der[0] === TAG.sequence)
-    ? ok(pem)
-    : err('is cut, or no CA certificate in PEM: a CERTIFICATE block holds something else')
+  const bundle = parseCertificateBundle(pem, CA_FILE_CERTIFICATES, isCertificate)
+  if (!bundle.ok) return err(`is cut, or no CA certificate in PEM: ${bundle.error}`)
+  const { certificates, passedOver } = bundle.value
+  return ok({
+    value: certificates.map((der) => encodePem('CERTIFICATE', der)).join(''),
+    notes: passedOver.map((fault) => `${fault}: it is passed over`),
+  })
 }

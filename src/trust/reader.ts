@@ -8,6 +8,7 @@ import type {
   FileValue,
   Given,
   Grammar,
+  IsCertificate,
   ListValue,
   ObjectValue,
   Place,
@@ -20,15 +21,21 @@ import { durationOf, parseDuration } from './duration.ts'
 /** Reads a file that the trust file names, relative to it. The error follows the path in a sentence. */
 export type ReadFile = (path: string) => Result<Uint8Array, string>
 
+/** What the compiler leaves to its caller. */
+export interface Outside {
+  readonly readFile: ReadFile
+  readonly isCertificate: IsCertificate
+}
+
 type Reading = Record<string, Given<unknown> | undefined>
 
 export class Reader {
   readonly #document: TrustDocument
-  readonly #readFile: ReadFile
+  readonly #outside: Outside
 
-  constructor(document: TrustDocument, readFile: ReadFile) {
+  constructor(document: TrustDocument, outside: Outside) {
     this.#document = document
-    this.#readFile = readFile
+    this.#outside = outside
   }
 
   /** Adds a mistake. Returns null, to stand for the value. */
@@ -92,9 +99,12 @@ export class Reader {
   #file(field: Field, { parse }: FileValue): unknown {
     const path = this.#document.text(field)
     if (path === null) return null
-    const content = this.#readFile(path)
-    const parsed = content.ok ? parse(content.value) : content
-    return parsed.ok ? parsed.value : this.fault(field, `${field.path} ${quote(path)} ${parsed.error}`)
+    const named = `${field.path} ${quote(path)}`
+    const content = this.#outside.readFile(path)
+    const parsed = content.ok ? parse(content.value, this.#outside.isCertificate) : content
+    if (!parsed.ok) return this.fault(field, `${named} ${parsed.error}`)
+    this.#document.notes.push(...parsed.value.notes.map((note) => `${named}: ${note}`))
+    return parsed.value.value
   }
 
   #list(field: Field, { of, orOne }: ListValue): readonly Given<unknown>[] | null {

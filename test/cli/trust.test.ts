@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { runMuster, spawnMuster } from '../end-to-end/muster.ts'
+import { selfSigned } from '../fakes/forward-proxy.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'muster-trust-'))
 const write = (name: string, text: string): string => {
@@ -81,8 +82,24 @@ test('a file over the limit is refused at its beginning', async () => {
   expect({ code, stderr }).toEqual({ code: 1, stderr: `${path}:1:1: the file has more than 524288 bytes\n` })
 })
 
+test('check takes a caFile with an unreadable certificate among good ones and notes its place; none left is a mistake', async () => {
+  const { cert } = await selfSigned({ type: 'dns', value: 'ca.test' })
+  // Whole as a PEM, and cut within.
+  const cut = '-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIB\n-----END CERTIFICATE-----\n'
+  write('bundle.pem', cert + cut + cert)
+  write('bad.pem', cut)
+  const fileWith = (ca: string) =>
+    write(`with-${ca}.yaml`, `clusters: [{name: a, issuer: "https://a.example.com", caFile: ${ca}}]`)
+  const good = await runMuster(['trust', 'check', '--json', '--trust', fileWith('bundle.pem')])
+  const line = cert.trimEnd().split('\n').length + 1
+  const note = `clusters[0].caFile "bundle.pem": block 2 at line ${line} cannot be read as a certificate: it is passed over`
+  expect(JSON.parse(good.stdout)).toMatchObject({ ok: true, notes: expect.arrayContaining([note]) })
+  const bad = await runMuster(['trust', 'check', '--trust', fileWith('bad.pem')])
+  expect(bad).toMatchObject({ code: 1, stderr: expect.stringContaining('block 1 at line 1 cannot be read') })
+})
+
 test('check --remote says what only the local edge would honour', async () => {
-  write('ca.pem', '-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n')
+  write('ca.pem', (await selfSigned({ type: 'dns', value: 'ca.test' })).cert)
   const path = write('private.yaml', 'clusters: [{name: a, issuer: "https://10.0.0.5", caFile: ca.pem}]')
   const local = await runMuster(['trust', 'check', '--trust', path])
   expect(local.code).toBe(0)

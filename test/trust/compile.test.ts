@@ -8,6 +8,8 @@ import { TRUST_FILE_BYTES } from '../../src/trust/document.ts'
 
 // RFC 7515, appendix A.3.1
 const POINT = '"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"'
+const CERTIFICATE = '-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n'
+
 const FILES: Record<string, string> = {
   'rsa-1024.json': JSON.stringify({ keys: [{ kty: 'RSA', kid: 'a', e: 'AQAB', n: `${'_'.repeat(170)}8` }] }),
   'sign-only.json': `{"keys":[{"kty":"EC","crv":"P-256","kid":"a",${POINT},"key_ops":["sign"]}]}`,
@@ -22,15 +24,18 @@ const FILES: Record<string, string> = {
   'many-keys.json': JSON.stringify({ keys: Array(101).fill({ kty: 'RSA', kid: 'a', n: 'n', e: 'AQAB' }) }),
   'list.json': '[]',
   'twice.json': '{"keys":[],"keys":[]}',
-  'ca.pem': 'subject=CN = x\n-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n',
+  'ca.pem': `subject=CN = x\n${CERTIFICATE}`,
   'cut.pem': '-----BEGIN CERTIFICATE-----\nMAA=\n',
   'odd.pem': '-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n',
+  'one-bad.pem': `${CERTIFICATE}-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n${CERTIFICATE}`,
+  'no-certificate.pem': '-----BEGIN CERTIFICATE-----\nAgEA\n-----END CERTIFICATE-----\n',
   'key.pem': '-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n',
 }
+const isCertificate = (der: Uint8Array) => der[0] === 0x30
 const readFile = (path: string) =>
   FILES[path] === undefined ? err('does not exist') : ok(new TextEncoder().encode(FILES[path]))
 
-const compileBytes = (bytes: Uint8Array, deployed = false) => compileTrust(bytes, { readFile, deployed })
+const compileBytes = (bytes: Uint8Array, deployed = false) => compileTrust(bytes, { readFile, isCertificate, deployed })
 const compile = (text: string, deployed = false) => compileBytes(new TextEncoder().encode(text), deployed)
 
 async function trustOf(text: string): Promise<CompiledTrust> {
@@ -198,7 +203,21 @@ describe('clusters', () => {
   test('jwksFile and caFile are compiled in', async () => {
     const [first] = (await trustOf(withIssuer('https://a.example.com', 'jwksFile: keys.json\ncaFile: ca.pem'))).clusters
     expect(first?.keys).toEqual({ from: 'file', jwks: JSON.parse(FILES['keys.json'] ?? '') })
-    expect(first?.ca).toBe(FILES['ca.pem'])
+    expect(first?.ca).toBe(CERTIFICATE)
+  })
+
+  test('an unreadable certificate among those of a caFile is passed over with a note of its place', async () => {
+    const text = withIssuer('https://a.example.com', 'jwksFile: keys.json\ncaFile: one-bad.pem')
+    const compiled = await compile(text)
+    expect(compiled).toMatchObject({
+      value: {
+        trust: { clusters: [{ ca: CERTIFICATE + CERTIFICATE }] },
+        notes: [
+          expect.stringMatching(/^clusters\[0\]\.caFile "one-bad\.pem": block 2 at line 4: .*passed over$/),
+          expect.stringMatching(/no mapping/),
+        ],
+      },
+    })
   })
 
   test.each([
@@ -220,7 +239,8 @@ describe('clusters', () => {
     ['caFile: none.pem', 'does not exist'],
     ['caFile: keys.json', 'PEM'],
     ['caFile: cut.pem', 'cut'],
-    ['caFile: odd.pem', 'cut'],
+    ['caFile: odd.pem', 'block 1 at line 1'],
+    ['caFile: no-certificate.pem', 'block 1 at line 1'],
     ['caFile: key.pem', 'private key'],
     ['binding: "a b"', 'wrangler.toml'],
     ['maxTokenLifetime: 599s', '10m to 24h'],

@@ -3,6 +3,7 @@
 
 import type { V4WorkerOptions } from 'miniflare'
 import { encodePem, parseCertificateFile } from '../../protocol/pem.ts'
+import { CA_FILE_CERTIFICATES } from '../../trust/key-source.ts'
 import { CommandError } from '../operator/command.ts'
 
 export interface Detours {
@@ -52,11 +53,9 @@ const tlsOptions = (ca: string | undefined) => ({
   ...(ca !== undefined && { trustedCertificates: certificatesOf(ca) }),
 })
 
-const MAX_CERTIFICATES = 100
-
 /** One by one: workerd takes the first certificate of a text alone. */
 function certificatesOf(pem: string): string[] {
-  const blocks = parseCertificateFile(pem, MAX_CERTIFICATES)
+  const blocks = parseCertificateFile(pem, CA_FILE_CERTIFICATES)
   if (!blocks.ok) throw new CommandError(`a caFile of the trust file: ${blocks.error}`)
   return blocks.value.map((der) => encodePem('CERTIFICATE', der))
 }

@@ -1,6 +1,7 @@
 // Compiles the trust file for a command, with the files that it names: key sets and CA certificates.
 
 import { dirname, resolve } from 'node:path'
+import { readCertificate } from '../../node/certificates.ts'
 import { quote } from '../../protocol/characters.ts'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
 import { type Compilation, type Compiled, compileTrust } from '../../trust/compile.ts'
@@ -29,6 +30,7 @@ export async function compileTrustFile(path: string, deployed = false): Promise<
   return compileTrust(file.value, {
     deployed,
     readFile: (name) => readWhole(resolve(folder, name), KEY_SET_BODY_BYTES),
+    isCertificate: (der) => readCertificate(der) !== null,
   })
 }
 
