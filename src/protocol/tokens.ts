@@ -42,6 +42,12 @@ export function withoutSecrets(text: string): string {
   return kept
 }
 
+/** Whether it is a token, whole or cut, as somebody writes it in the place of its file's path. */
+export const looksLikeToken = (text: string): boolean =>
+  Object.values(PREFIXES).some((prefix) => text.startsWith(prefix)) ||
+  // The base64url of `{"`, which the header of a JWS begins with.
+  (text.startsWith('eyJ') && isCompactJws(text) && !text.includes('/'))
+
 /** SHA-256 in hexadecimal. A token has 256 random bits, so a hash without salt cannot be searched. */
 export const hashToken = (token: string): Promise<string> => sha256Hex(utf8(token))
 

@@ -128,7 +128,7 @@ function guardedPaths(evidence: EvidenceConfig, settings: Settings, certificates
     // The file alone: it is no secret, but a job that writes it chooses whom the runner trusts.
     ...(ca === '' ? [] : [{ what: 'the trusted CA', path: ca }]),
     ...folder('the trusted CA', 'NODE_EXTRA_CA_CERTS'),
-    // Its environment holds tokens.
-    { what: 'this process', path: '/proc/self' },
+    // An environment holds tokens, and `root` of any process leads everywhere, though not every user can see where.
+    { what: 'the processes', path: '/proc' },
   ]
 }

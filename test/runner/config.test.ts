@@ -560,6 +560,8 @@ describe('--mount', () => {
         `web_identity_token_file = ${join(at, 'web/token')} # a comment`,
         '[profile anywhere]',
         `credential_process="/opt/aws/helper" credential-process --private-key ${join(at, 'anywhere/key.pem')}`,
+        '[profile spaced]',
+        `credential_process = sh -c 'cat ~/of-shell/keys' "${join(at, 'a b/key')}" '--in=${join(at, 'c d/key')}'`,
       ].join('\r\n'),
     )
     // As the kubelet projects a token.
@@ -596,6 +598,7 @@ describe('--mount', () => {
         'data/one/token',
       ],
       ...['pod', 'pod/token', 'web', 'web/token', 'anywhere', 'anywhere/key.pem', 'secrets', 'secrets/acme/x'],
+      ...['home/of-shell', 'a b', 'a b/key', 'c d'],
       ...['other/../pod', 'other/link/../pod', 'work//..//pod', 'pod/', './pod', 'other/absent/../../pod'],
     ])('%s', async (mount) => {
       const [mistake = '', ...others] = await refusals(`${at}/${mount}:/job`)
@@ -610,6 +613,8 @@ describe('--mount', () => {
       '/proc',
       '/proc/self/environ',
       '/proc/self/root',
+      '/proc/1/root/etc',
+      '/proc/4194304/cwd',
       '/dev/fd',
       '/.',
       '//',
@@ -711,6 +716,26 @@ describe('paths', () => {
     expect(await mistakesOf({}, { tokenFile: '~/token' })).toContain(
       '--token-file begins with "~", which only a shell expands: write the whole path',
     )
+  })
+
+  test('of --mount: what nothing expanded is another folder to whoever mounts it', async () => {
+    expect(await mistakesOf(enrolls, { mounts: ['/srv/$JOB:/job'] })).toEqual([
+      '--mount holds a "$", which nothing expanded: write the whole path',
+    ])
+  })
+
+  test.each<[string, NodeJS.ProcessEnv]>([
+    ['RUNNER_TOKEN_FILE', {}],
+    ['RUNNER_BOOTSTRAP_TOKEN_FILE', { RUNNER_ATTESTATION_MODE: 'bootstrap-token' }],
+    ['RUNNER_GKE_TOKEN_PATH', { RUNNER_ATTESTATION_MODE: 'gke-oidc' }],
+    ['--token-file', {}],
+  ])('a token in the place of a path in %s is a mistake that quotes nothing', async (name, env) => {
+    for (const token of ['muster_bt_S3cret', 'muster_rt_S3cret', kubernetesToken({ iss: 'S3cret' })]) {
+      const given = name === '--token-file' ? { tokenFile: token } : {}
+      const mistakes = await mistakesOf({ ...env, ...(name !== '--token-file' && { [name]: token }) }, given)
+      expect(mistakes).toContain(`${name} holds a token: write the path of the file that it is in`)
+      expect(mistakes.join()).not.toContain(token)
+    }
   })
 
   test('RUNNER_IDENTITY_DIR is not under /proc, /sys or /dev, wherever a link leads', async () => {

@@ -2,6 +2,7 @@
 
 import { readlinkSync, realpathSync } from 'node:fs'
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { pathMistake } from './paths.ts'
 
 /** A folder or file that jobs must not see, and what it is. */
 export interface Guarded {
@@ -17,6 +18,8 @@ export function mountMistakes(mounts: readonly string[], guarded: readonly Guard
     if (source === null) {
       return [`--mount ${JSON.stringify(mount)} is not SRC[:DST[:OPTIONS]] with an SRC that begins with / or ./`]
     }
+    const unexpanded = pathMistake('--mount', source)
+    if (unexpanded !== null) return [unexpanded]
     const sources = spellings(source)
     const met = kept.find((one) => one.spellings.some((a) => sources.some((b) => overlap(a, b))))
     return met === undefined

@@ -2,9 +2,12 @@
 
 import { readlinkSync, realpathSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
+import { looksLikeToken } from '../../protocol/tokens.ts'
 
 /** What is wrong with the path of the variable or option `name`, or null. Quotes nothing of it. */
 export function pathMistake(name: string, path: string): string | null {
+  // A later message would name the file that is missing.
+  if (looksLikeToken(path)) return `${name} holds a token: write the path of the file that it is in`
   if (path.startsWith('~')) return `${name} begins with "~", which only a shell expands: write the whole path`
   if (path.includes('$')) return `${name} holds a "$", which nothing expanded: write the whole path`
   return null

@@ -26,14 +26,19 @@ export function awsFiles(variable: Variable): Guarded[] {
     ...AWS_FILE_VARIABLES.flatMap((name) => variable(name)?.trim() ?? []).map((path) => expanded(path, home)),
     ...profileEntries(variable).flatMap(({ key, value }) => {
       if (key === 'web_identity_token_file') return [value]
-      return key === 'credential_process' ? absolutePathsIn(value) : []
+      return key === 'credential_process' ? pathsIn(value, home) : []
     }),
   ]
   return paths.map((path) => ({ what: 'AWS credentials', path }))
 }
 
-/** Of a command line: its program and the files that it is given. */
-const absolutePathsIn = (command: string): string[] => command.split(/[\s"'=]+/).filter((word) => word.startsWith('/'))
+/** Of a command line: its program and the files that it is given, each word of it and each quoted text. */
+function pathsIn(command: string, home: string | null): string[] {
+  const quoted = [...command.matchAll(/"([^"]*)"|'([^']*)'/g)].map(([, double, single]) => double ?? single ?? '')
+  return [...command.split(/[\s"'=]+/), ...quoted.flatMap((text) => [text, text.slice(text.indexOf('=') + 1)])]
+    .map((word) => expanded(word, home))
+    .filter((word) => word.startsWith('/'))
+}
 
 /** The settings of one profile in the config file, or else in the credentials file. */
 export function profileSettings(variable: Variable): ReadonlyMap<string, string> {
