@@ -62,7 +62,8 @@ function parseProxy(text: string, variable: string): HttpProxy | null {
   const at = authority.lastIndexOf('@')
   const origin = authority.slice(at + 1)
   const url = /[\s\\]/.test(origin) || !['', '/'].includes(path) ? null : URL.parse(`${scheme}://${origin}/`)
-  if (url === null) return null
+  // Nobody listens on port 0.
+  if (url === null || url.port === '0') return null
   return {
     variable,
     scheme,

@@ -50,6 +50,7 @@ describe('the URL of the proxy', () => {
     'http://user:hush@',
     'http://proxy.test:port',
     'http://proxy.test:65536',
+    'http://proxy.test:0',
     'http://pro xy.test',
     'http://proxy.test\\hush',
     '"http://proxy.test:3128"',

@@ -173,8 +173,10 @@ function errorText(error: unknown, rootsVariable: string): string {
   const worded = error instanceof LinkError || WORDED.includes(error.name) || '$fault' in error
   const [text, code] = [causeText(error), codeOf(error, error.name)]
   if ('syscall' in error) return text.includes(code) ? text : `${text} (${code})`
-  return worded && !text.includes('JSON') ? text : code
+  return worded && (!text.includes('JSON') || text.endsWith(INVALID_JSON)) ? text : code
 }
+/** The SDK's own words, that quote nothing. */
+const INVALID_JSON = 'credential_process returned invalid JSON.'
 const WORDED = ['CredentialsProviderError', 'ProviderError', 'TokenProviderError', 'InstanceMetadataV1FallbackError']
 
 function identityOf(link: string, { accountId }: AwsCredentials): Fields {

@@ -317,6 +317,9 @@ describe('a link that throws does not end the chain', () => {
     vi.stubEnv('AWS_CONTAINER_CREDENTIALS_FULL_URI', undefined)
     expect(await failure()).toContain('profile: its credential_process failed')
     expect(await failure()).not.toContain('hush')
+    writeFileSync(join(folder, 'config'), '[default]\ncredential_process = echo hush\n')
+    expect(await failure()).toContain('profile: Profile default credential_process returned invalid JSON.')
+    expect(await failure()).not.toContain('hush')
   })
 
   test.runIf(process.getuid?.() === 0)('nor does a user without an entry in passwd and without HOME', async () => {
