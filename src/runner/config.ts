@@ -14,7 +14,7 @@ import { pemPath } from './environment/pem-input.ts'
 import type { Settings } from './environment/settings.ts'
 import { EVIDENCE_VARIABLES, type EvidenceConfig, guardedEvidence, readEvidenceConfig } from './evidence/registry.ts'
 import type { DeclaredRunnerId } from './identity/identity.ts'
-import { readProvisionedSource } from './identity/provisioned.ts'
+import { readProvisionedSource, strangerIn } from './identity/provisioned.ts'
 import { readExtraRoots } from './net/extra-roots.ts'
 import type { RenewalConfig } from './renewal/renewal.ts'
 
@@ -49,8 +49,10 @@ export function readConfig(
   const evidence = readEvidenceConfig(settings, { fileFlag: readTokenFlag(flags, settings), log })
   const enrollUrl = settings.origin('RUNNER_ENROLL_URL', ENROLL_PATH, 'https')
   const tunnelUrl = settings.origin('RUNNER_TUNNEL_URL', TUNNEL_PATH, 'wss') ?? enrollUrl
-  const extraRoots = readExtraRoots(settings, certificates)
-  const provisioned = readProvisionedSource(settings, certificates, extraRoots)
+  const stranger = strangerIn(settings, certificates)
+  if (stranger !== null) settings.warnings.push(stranger)
+  const extraRoots = readExtraRoots(settings, certificates, stranger !== null)
+  const provisioned = stranger === null ? readProvisionedSource(settings, certificates, extraRoots) : null
   const tenant = settings.word(
     'RUNNER_TENANT',
     63,

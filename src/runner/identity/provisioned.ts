@@ -31,13 +31,6 @@ export function readProvisionedSource(
   const key = pemSetting(settings, 'RUNNER_KEY_PEM', paths.key)
   const present = certificate ?? key
   if (present === null) return null
-  if (enrolls(settings)) {
-    const why = strangerOf(certificate, paths.certificate)
-    if (why !== null) {
-      settings.warnings.push(`${present.name} is passed over: ${why}`)
-      return null
-    }
-  }
   const missing = certificate === null ? nameOf('RUNNER_CERT_PEM', present, paths.certificate) : null
   const missingKey = key === null ? nameOf('RUNNER_KEY_PEM', present, paths.key) : null
   for (const name of [missing, missingKey]) {
@@ -46,15 +39,24 @@ export function readProvisionedSource(
   return { certificate, key, trustBundle }
 }
 
-/** An enrollment is configured, and no variable names a provisioned certificate. */
-const enrolls = (settings: Settings): boolean =>
-  settings.has('RUNNER_ENROLL_URL') && !settings.has('RUNNER_CERT_PEM') && !settings.has('RUNNER_KEY_PEM')
+/**
+ * Says why the files in `folder` are somebody else's (Docker mounts its client certificate in the same place), or null.
+ * Asked where an enrollment is configured and no variable names a provisioned certificate.
+ */
+export function strangerIn(settings: Settings, folder: string): string | null {
+  const enrolls =
+    settings.has('RUNNER_ENROLL_URL') && !settings.has('RUNNER_CERT_PEM') && !settings.has('RUNNER_KEY_PEM')
+  const path = join(folder, PROVISIONED_FILES.certificate)
+  const certificate = pemSetting(settings, 'RUNNER_CERT_PEM', path)
+  const present = certificate ?? pemSetting(settings, 'RUNNER_KEY_PEM', join(folder, PROVISIONED_FILES.key))
+  const why = enrolls && present !== null ? strangerOf(certificate, path) : null
+  return why === null ? null : `${present?.name} is passed over: ${why}`
+}
 
 /** What is missing is named as what is there is: by variable, or by path. */
 const nameOf = (variable: string, present: PemSource, path: string): string =>
   present.name.startsWith('RUNNER_') ? variable : path
 
-/** Why the default files are somebody else's (Docker mounts its client certificate in the same place), or null. */
 function strangerOf(certificate: PemSource | null, path: string): string | null {
   if (certificate === null) return `there is no ${path} beside it`
   const text = certificate.read()

@@ -42,6 +42,8 @@ interface StoredFile {
 export class IdentityStore {
   readonly #folder: string
   readonly #owner: string
+  /** Why the file that names the owner is not read, though there is one; null where it is. */
+  readonly #ownerFault: string | null
   /** Whether the folder says who its owner is. */
   #owned: boolean
   /** Why the folder cannot be written, known before a token is spent; null where it can. */
@@ -52,8 +54,10 @@ export class IdentityStore {
   constructor(folder: string) {
     this.#folder = folder
     const owner = readOwner(folder)
-    this.#owner = owner ?? randomUUID()
-    this.#owned = owner !== null
+    const known = owner.ok ? owner.value : null
+    this.#owner = known ?? randomUUID()
+    this.#ownerFault = owner.ok ? null : owner.error
+    this.#owned = known !== null
     let openToOthers: string | null = null
     let unwritable: unknown = null
     try {
@@ -79,6 +83,7 @@ export class IdentityStore {
     const { fields, wasOpen } = file.value
     const { version, owner, certificate, chain, trustBundle, key, runnerId } = fields
     if (version !== VERSION) return err('persisted identity was written by another version — ignoring')
+    if (this.#ownerFault !== null) return unusable(IDENTITY, this.#ownerFault)
     if (owner !== this.#owner) return err(FOREIGN)
     const isText = (value: unknown): value is string => typeof value === 'string'
     if (!isText(certificate) || !isText(chain) || !isText(trustBundle) || !isText(key))
@@ -161,12 +166,12 @@ export class IdentityStore {
 const unusable = (name: string, why: string) =>
   err(`${name === IDENTITY ? 'persisted identity' : name} cannot be used: ${why} — ignoring`)
 
-/** A folder without the file belongs to nobody yet. */
-function readOwner(folder: string): string | null {
+/** A folder without the file, or with an empty one, belongs to nobody yet: null. */
+function readOwner(folder: string): Result<string | null, string> {
   try {
-    const owner = readRegularFile(join(folder, OWNER), 128, constants.O_NOFOLLOW).trim()
-    return owner === '' ? null : owner
-  } catch {
-    return null
+    return ok(readRegularFile(join(folder, OWNER), 128, constants.O_NOFOLLOW).trim() || null)
+  } catch (error) {
+    const code = codeOf(error, 'not a file of ours')
+    return code === 'ENOENT' || code === 'ENOTDIR' ? ok(null) : err(`${OWNER} beside it cannot be read (${code})`)
   }
 }

@@ -13,9 +13,9 @@ export type ExtraRoots = () => string | null
 /**
  * RUNNER_CA_PEM, else `ca.pem` in `folder`. Read anew at each use, since an operator replaces the file; while it cannot
  * be read, what was read last holds. What is wrong at first is among the mistakes, or, where only some of its
- * certificates cannot be read, among the warnings.
+ * certificates cannot be read, or where the files in `folder` are somebody else's (`isStrangers`), among the warnings.
  */
-export function readExtraRoots(settings: Settings, folder: string): ExtraRoots {
+export function readExtraRoots(settings: Settings, folder: string, isStrangers: boolean): ExtraRoots {
   let last: string | null = null
   let passedOver: readonly string[] = []
   const refresh = (): string | null => {
@@ -31,7 +31,9 @@ export function readExtraRoots(settings: Settings, folder: string): ExtraRoots {
   }
   const mistake = refresh()
   settings.warnings.push(...passedOver)
-  if (mistake !== null) settings.mistakes.push(mistake)
+  const isDefault = !settings.has('RUNNER_CA_PEM')
+  if (mistake !== null && isDefault && isStrangers) settings.warnings.push(`${mistake}: it is passed over`)
+  else if (mistake !== null) settings.mistakes.push(mistake)
   return () => {
     refresh()
     return last

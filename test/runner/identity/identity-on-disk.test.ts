@@ -183,6 +183,17 @@ describe('identity.json', () => {
     expect(lstatSync(join(folder, 'identity.json')).isFile()).toBe(true)
   })
 
+  test("beside an instance-id that cannot be read it is no other folder's: the message says what is wrong", async () => {
+    const folder = folderWith(good)
+    rmSync(join(folder, 'instance-id'))
+    mkdirSync(join(folder, 'instance-id'))
+    const harness = await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_t', RUNNER_IDENTITY_DIR: folder })
+    expect(harness.messages('warn')[0]).toBe(
+      'persisted identity cannot be used: instance-id beside it cannot be read (not a file of ours) — ignoring',
+    )
+    expect(readFileSync(join(folder, 'identity.json.set-aside'), 'utf8')).toBe(good)
+  })
+
   test('under any umask the folder is 0700 and the files are 0600', async () => {
     const before = process.umask(0)
     const folder = join(scratchDir(), 'new')
@@ -452,6 +463,28 @@ describe('a provisioned certificate', () => {
       expect(modes()).toEqual(['bootstrap-token'])
       expect(harness.messages('warn')[0]).toContain(`${join(folder, named)} is passed over: `)
       expect(harness.text.join('')).not.toMatch(/RUNNER_(CERT|KEY|CA)_PEM/)
+    })
+
+    test.each<[string, (path: string) => void]>([
+      ['holds no certificate', (path) => writeFileSync(path, 'junk')],
+      ['is a folder', replaceByFolder],
+    ])('nor does a ca.pem beside it that %s end the boot', async (_name, change) => {
+      const folder = dockerFolder()
+      change(join(folder, 'ca.pem'))
+      const harness = await boot(ENROLLMENT, folder)
+      expect(harness.states).toContain('ready')
+      expect(harness.messages('warn')).toEqual([
+        expect.stringContaining(`${join(folder, 'cert.pem')} is passed over: `),
+        expect.stringMatching(/ca\.pem.*: it is passed over$/),
+      ])
+    })
+
+    test("but a ca.pem alone is the operator's: one that cannot be read is a mistake", async () => {
+      const folder = dockerFolder()
+      for (const name of ['cert.pem', 'key.pem']) rmSync(join(folder, name))
+      writeFileSync(join(folder, 'ca.pem'), 'junk')
+      const harness = await boot(ENROLLMENT, folder)
+      expect(harness.exit?.messages).toEqual([`${join(folder, 'ca.pem')}: there is no PEM in the file`])
     })
 
     test('without an enrollment is a mistake that names the file, and no variable that nobody set', async () => {
