@@ -92,6 +92,12 @@ async function askWrangler(environment: string | null, ending: AbortSignal | und
   } catch (error) {
     ending?.throwIfAborted()
     const complaint = error instanceof Error && 'stderr' in error ? String(error.stderr) : String(error)
-    throw new CommandError(`wrangler.toml: ${complaint.match(/Error: (.*)/)?.[1] ?? complaint.trim().split('\n')[0]}`)
+    throw new CommandError(`wrangler.toml: ${firstErrorOf(complaint)}`)
   }
+}
+
+/** The message of the error that ended a Node, in one line; wrangler lists mistakes under a line of its own. */
+function firstErrorOf(complaint: string): string {
+  const [, message] = /Error: (?:Processing .*\n\s*- )?([^]*?)(?:\n\s+at |$)/.exec(complaint) ?? []
+  return (message ?? complaint).trim().replaceAll(/\s+/g, ' ')
 }

@@ -6,13 +6,12 @@ import { unstable_getMiniflareWorkerOptions, unstable_readConfig, unstable_split
 import { PROJECT, type Project } from './project.ts'
 
 const environment = process.argv[2]
-const config = unstable_readConfig({
-  config: join(PROJECT, 'wrangler.toml'),
-  ...(environment !== undefined && { env: environment }),
-})
-if (environment !== undefined && !config.definedEnvironments?.includes(environment)) {
+const file = { config: join(PROJECT, 'wrangler.toml') }
+const top = unstable_readConfig(file)
+if (environment !== undefined && !top.definedEnvironments?.includes(environment)) {
   throw new Error(`there is no environment ${JSON.stringify(environment)}`)
 }
+const config = environment === undefined ? top : unstable_readConfig({ ...file, env: environment })
 // A VPC service is reached through Cloudflare only.
 const {
   vpcServices: _,

@@ -104,7 +104,7 @@ export function shareOptions(to: Command): void {
 const SHARED: readonly (readonly [SharedName, () => Option])[] = [
   ['json', () => new Option('--json', 'print JSON for a program to read')],
   ['trust', () => new Option('--trust <file>', 'the trust file').default('trust.yaml')],
-  ['local', () => new Option('--local', 'act on the local state (the default)')],
+  ['local', () => new Option('--local', 'act on the local state (the default)').conflicts('remote')],
   ['persist-to', () => new Option('--persist-to <dir>', 'folder of the local state').default(DEFAULT_STATE)],
   ['remote', () => new Option('--remote', 'act on the deployed Muster, with wrangler’s login')],
   ['env', () => new Option('--env <name>', 'environment of wrangler.toml')],

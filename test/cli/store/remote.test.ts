@@ -121,6 +121,18 @@ describe('a command with --remote', () => {
     )
   })
 
+  test('says in one line what is wrong in wrangler.toml', async () => {
+    configure(api.database, 'account_id = 5')
+    expect(await refusal()).toContain('wrangler.toml: Expected "account_id" to be of type string but got 5.')
+    writeFileSync(join(project, 'wrangler.toml'), `${configuration}\n[env.staging]\nname = "staging"\n`)
+    expect(await refusal({}, '--env', 'nope')).toBe('muster: wrangler.toml: there is no environment "nope"\n')
+    configure(api.database)
+  })
+
+  test('is not for --local, too', async () => {
+    expect(await refusal({}, '--local')).toContain("'--local' cannot be used with option '--remote'")
+  })
+
   test('says that the API is away', async () => {
     const gone = await serveCloudflareApi()
     await gone.close()
