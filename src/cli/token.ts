@@ -66,9 +66,10 @@ Examples:
 
 async function mint(options: MintOptions): Promise<void> {
   requireCheckout('a command on the database')
-  const { isUnlisted, otherTrustText, readCompiled, requireTenant } = await import('./operator/trust-file.ts')
+  const { otherTrustText, readCompiled, requireTenant, unlistedText } = await import('./operator/trust-file.ts')
   const compiled = await readCompiled(options.trust)
   const { trust } = compiled
+  const unlisted = unlistedText(compiled)
   const kind: TokenKind = options.runnerId === undefined ? 'bootstrap' : 'runner'
   const tenant = options.tenant ?? (kind === 'runner' ? trust.bootstrapTenant : undefined)
   if (tenant === undefined) throw new CommandError('name the tenant with --tenant, or the runner with --runner-id')
@@ -103,8 +104,8 @@ async function mint(options: MintOptions): Promise<void> {
       secret,
       '',
       ...aboutMinted(minted),
-      ...(tenant === trust.bootstrapTenant && isUnlisted(compiled)
-        ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and nothing else names it`]
+      ...(tenant === trust.bootstrapTenant && unlisted !== null
+        ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and ${unlisted}`]
         : []),
       `written to ${state}${options.remote ? '' : '; with --remote, to the deployed Muster'}`,
       ...otherTrustText(running, trust, options.trust),

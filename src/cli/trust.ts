@@ -10,7 +10,7 @@ import { TRUST_FILE } from '../trust/file.ts'
 import { schemaDocument } from '../trust/json-schema.ts'
 import { command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
-import { compileTrustFile, isUnlisted, mistakeLines } from './operator/trust-file.ts'
+import { compileTrustFile, mistakeLines, unlistedText } from './operator/trust-file.ts'
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
@@ -47,6 +47,7 @@ async function check(options: SharedOptions): Promise<void> {
   if (!compilation.ok) return refuse(options, compilation.error)
   const { trust, listed, notes } = compilation.value
   const { bootstrapTenant } = trust
+  const unlisted = unlistedText(compilation.value)
   const reserved = trust.clusters.length === 0 ? null : await reservedRunnerId(options)
   if (reserved !== null) {
     const message = `the runner token of ${quote(reserved)} is live, but with clusters "/" is theirs: muster token revoke it`
@@ -56,9 +57,9 @@ async function check(options: SharedOptions): Promise<void> {
     [
       `${options.trust} has no mistakes: ${count(listed.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
       `hash ${trust.hash}`,
-      ...(isUnlisted(compilation.value)
-        ? [`${bootstrapTenant} is the bootstrapTenant; it has no entry under tenants, and nothing else names it`]
-        : []),
+      ...(unlisted === null
+        ? []
+        : [`${bootstrapTenant} is the bootstrapTenant; it has no entry under tenants, and ${unlisted}`]),
       ...notes.map((note) => `note: ${note}`),
     ].join('\n'),
   )

@@ -35,6 +35,10 @@ test('check counts the tenants that are written, and says which one is the boots
     '\ndefault is the bootstrapTenant; it has no entry under tenants, and nothing else names it\n',
   )
   expect(await check('bootstrapTenant: b')).toMatch(/no mistakes: 0 tenants(.|\n)*\nb is the bootstrapTenant;/)
+  const cluster = '{name: lab, issuer: "https://k3s.example", namespace: a, serviceAccount: b}'
+  expect(await check(`clusters: [${cluster}]`)).toContain(
+    'it has no entry under tenants, and the ServiceAccount that the entry of lab names enrolls into it\n',
+  )
   const listed = await check('tenants: [{slug: a}, {slug: b}]\nbootstrapTenant: b')
   expect(listed).toContain('no mistakes: 2 tenants')
   expect(listed).not.toContain('is the bootstrapTenant')

@@ -98,6 +98,6 @@ async function askWrangler(environment: string | null, ending: AbortSignal | und
 
 /** The message of the error that ended a Node, in one line; wrangler lists mistakes under a line of its own. */
 function firstErrorOf(complaint: string): string {
-  const [, message] = /Error: (?:Processing .*\n\s*- )?([^]*?)(?:\n\s+at |$)/.exec(complaint) ?? []
+  const [, message] = /Error: (?:Processing .*\n\s*- )?([\s\S]*?)(?:\n\s+at |$)/.exec(complaint) ?? []
   return (message ?? complaint).trim().replaceAll(/\s+/g, ' ')
 }

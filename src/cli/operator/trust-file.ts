@@ -46,8 +46,17 @@ export const otherTrustText = (running: string | undefined, trust: CompiledTrust
     ? []
     : [`the edge that runs on it decides by another trust file than ${path} is now: start it again`]
 
-/** Whether nothing but the field bootstrapTenant, or its default, names the bootstrap tenant. */
-export const isUnlisted = ({ trust, listed }: Compiled): boolean => !listed.includes(trust.bootstrapTenant)
+/**
+ * Who enrolls into a bootstrap tenant that has no entry under `tenants`, to follow its name in a sentence; null where it
+ * has one.
+ */
+export function unlistedText({ trust, listed }: Compiled): string | null {
+  if (listed.includes(trust.bootstrapTenant)) return null
+  const clusters = trust.clusters.filter(({ workload }) => workload !== null).map(({ name }) => name)
+  return clusters.length === 0
+    ? 'nothing else names it'
+    : `the ServiceAccount that the entry of ${clusters.join(', ')} names enrolls into it`
+}
 
 export const mistakeLines = (path: string, mistakes: readonly Mistake[]): string[] =>
   mistakes.map(({ line, column, message }) => `${path}:${line}:${column}: ${message}`)
