@@ -1,13 +1,16 @@
 // Tests that the documents name what the code has and no more: docs/protocol.md its paths, refusal codes, close codes and
-// modes; docs/trust-file.md the fields of the top level with their defaults.
+// modes; docs/trust-file.md the fields of the top level with their defaults. Examples of two pages fit together.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
 import { CONFIGURABLE_MODES } from '../../src/protocol/modes.ts'
 import * as paths from '../../src/protocol/paths.ts'
 import { isReason, REASONS, type Reason } from '../../src/protocol/reasons.ts'
 import { statusOf } from '../../src/protocol/refusals.ts'
+import { err } from '../../src/protocol/result.ts'
 import { CLIENT_CERT_HEADER, PROOF_HEADER, proofText, TUNNEL_CLOSE } from '../../src/protocol/tunnel.ts'
+import { compileTrust } from '../../src/trust/compile.ts'
 import { TRUST_FILE } from '../../src/trust/file.ts'
 import { PROJECT } from './processes.ts'
 
@@ -71,4 +74,25 @@ test('the page on the trust file has every field of its top level with its defau
     return `${quoted(field)[0]} ${values.length === 0 ? value : values.join(' ')}`
   })
   expect(named.toSorted()).toEqual(declared(TRUST_FILE.fields).toSorted())
+})
+
+/** The blocks of this language in a document. */
+const blocksOf = (document: string, language: string): string[] =>
+  [...document.matchAll(RegExp(`\\n\`\`\`${language}\\n([^\`]*)\`\`\``, 'g'))].map(([, block = '']) => block)
+
+test('the DaemonSet of the runner page projects a token that the cluster entry of the attestation page takes', async () => {
+  const entry = blocksOf(documentOf('attestation.md'), 'yaml').find((block) => block.startsWith('clusters:')) ?? ''
+  const compiled = await compileTrust(new TextEncoder().encode(entry), {
+    deployed: false,
+    readFile: () => err('does not exist'),
+    isCertificate: () => false,
+  })
+  const cluster = compiled.ok ? compiled.value.trust.clusters[0] : undefined
+  const [daemonSet = ''] = blocksOf(documentOf('runner.md'), 'yaml').filter((block) => block.includes('DaemonSet'))
+  const { metadata, spec } = parse(daemonSet)
+  const pod = spec.template.spec
+  const { serviceAccountToken: token } = pod.volumes[0].projected.sources[0]
+  expect({ namespace: metadata.namespace, serviceAccount: pod.serviceAccountName }).toEqual(cluster?.workload)
+  expect(cluster?.audiences).toContain(token.audience)
+  expect(token.expirationSeconds).toBeLessThanOrEqual(cluster?.maxTokenLifetime ?? 0)
 })
