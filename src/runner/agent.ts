@@ -14,9 +14,8 @@ import { type Identity, mismatchOf } from './identity/identity.ts'
 import type { IdentityStore } from './identity/store.ts'
 import { type Health, serveHealth } from './net/health.ts'
 import { type Post, poster } from './net/http.ts'
-import { identityAtBoot, openStore, waitForEvidence } from './renewal/boot.ts'
+import { type BootIdentity, identityAtBoot, openStore, waitForEvidence } from './renewal/boot.ts'
 import { Renewal } from './renewal/renewal.ts'
-import type { CurrentIdentity } from './renewal/rotator.ts'
 import { type Dial, dialer } from './tunnel/dial.ts'
 import { Tunnel } from './tunnel/tunnel.ts'
 
@@ -55,7 +54,7 @@ interface Configured {
   readonly config: Config
   readonly store: IdentityStore | null
   /** The identity that the runner has already. */
-  readonly current: CurrentIdentity | null
+  readonly found: BootIdentity
 }
 
 export class Agent {
@@ -156,7 +155,8 @@ export class Agent {
     for (const warning of settings.warnings) this.#log('warn', warning)
     const store = config.provisioned === null ? openStore(config.identityDir, this.#log) : null
     const loaded = identityAtBoot(config, store, this.#log, clocks.now(), random())
-    const current = loaded.ok ? loaded.value : null
+    const found = loaded.ok ? loaded.value : { current: null, expired: null }
+    const { current } = found
     const { mistakes: usage = [] } = this.#flags
     const mistakes = [...usage, ...settings.mistakes, ...(loaded.ok ? [] : loaded.error)]
     if (current === null && config.provisioned === null) {
@@ -166,11 +166,11 @@ export class Agent {
     }
     const mismatch = current === null ? null : mismatchOf(config, current.identity)
     if (mismatch !== null) mistakes.push(mismatch)
-    return mistakes.length === 0 ? ok({ config, store, current }) : err(mistakes)
+    return mistakes.length === 0 ? ok({ config, store, found }) : err(mistakes)
   }
 
   /** Resolves with the first identity that may be used. */
-  #startRenewal({ config, store, current }: Configured, post: Post): Promise<void> {
+  #startRenewal({ config, store, found }: Configured, post: Post): Promise<void> {
     const { clocks, random } = this.#system
     return new Promise((resolve) => {
       const onIdentity: AgentEvents['onIdentity'] = (identity, how) => {
@@ -178,7 +178,7 @@ export class Agent {
         this.#tunnel?.wake()
         resolve()
       }
-      this.#renewal = new Renewal(config, { clocks, random, log: this.#log, post, store, onIdentity }, current)
+      this.#renewal = new Renewal(config, { clocks, random, log: this.#log, post, store, onIdentity }, found)
       this.#renewal.keepAlive().then(this.#ended.resolve, this.#ended.reject)
     })
   }

@@ -11,7 +11,18 @@ import type { Identity } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
 import { IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
 import { type Lifetime, lifetimeFrom, persistedLifetime, RENEWAL_WINDOW } from './lifecycle.ts'
-import type { CurrentIdentity } from './rotator.ts'
+
+export interface CurrentIdentity {
+  readonly identity: Identity
+  readonly lifetime: Lifetime
+}
+
+/** What a runner has when it boots. */
+export interface BootIdentity {
+  readonly current: CurrentIdentity | null
+  /** On disk, and past its window by this machine's clock: the control plane's may tell otherwise. */
+  readonly expired: Identity | null
+}
 
 /** A folder that can only be read serves: the identity in it is used, and later ones are kept once it can be written. */
 export function openStore(identityDir: string | null, log: Log): IdentityStore | null {
@@ -32,8 +43,8 @@ export interface BootConfig {
 }
 
 /**
- * Null where there is none. Whatever cannot be used is logged and left; only a provisioned certificate that cannot be
- * read is a mistake, or several. `random` is in [0, 1).
+ * Whatever cannot be used is logged and left; only a provisioned certificate that cannot be read is a mistake, or
+ * several. `random` is in [0, 1).
  */
 export function identityAtBoot(
   { provisioned, renews, overridden }: BootConfig,
@@ -41,20 +52,25 @@ export function identityAtBoot(
   log: Log,
   now: ClockReading,
   random: number,
-): Result<CurrentIdentity | null, readonly string[]> {
+): Result<BootIdentity, readonly string[]> {
   if (provisioned !== null) {
     const read = readProvisionedIdentity(provisioned)
     if (!read.ok) return err(read.error)
     const identity = read.value
     logProvisioned(log, identity)
     if (overridden.length > 0) log('warn', 'the provisioned cert overrides what else is set', { overridden })
-    return ok({ identity, lifetime: provisionedLifetime(identity, now, random) })
+    return ok({ current: { identity, lifetime: provisionedLifetime(identity, now, random) }, expired: null })
   }
-  const identity = loadPersisted(store, renews, log, now.wall)
-  if (identity === null) return ok(null)
+  const identity = loadPersisted(store, log)
+  if (identity === null) return ok({ current: null, expired: null })
   const length = remainingLife(identity, now.wall)
+  if (length + (renews ? RENEWAL_WINDOW : 0) < 0) {
+    // It stays until another is written: this clock may be wrong, and the control plane's or a later boot's knows better.
+    log('warn', 'persisted identity expired beyond the renewal grace window — enrolling')
+    return ok({ current: null, expired: renews ? identity : null })
+  }
   const lifetime = renews ? persistedLifetime(now, length) : { ...lifetimeFrom(now, length, random), fromDisk: true }
-  return ok({ identity, lifetime })
+  return ok({ current: { identity, lifetime }, expired: null })
 }
 
 /** One that seems to be over counts from now: this machine's clock may be wrong, and the control plane decides. */
@@ -68,24 +84,13 @@ export const logProvisioned = (log: Log, { spiffeId, notAfter }: Identity): void
 const remainingLife = (identity: Identity, now: EpochMilliseconds) =>
   milliseconds(toEpochMilliseconds(identity.notAfter) - now)
 
-function loadPersisted(
-  store: IdentityStore | null,
-  renews: boolean,
-  log: Log,
-  now: EpochMilliseconds,
-): Identity | null {
+function loadPersisted(store: IdentityStore | null, log: Log): Identity | null {
   const persisted = store?.load() ?? ok(null)
   if (store === null || (persisted.ok && persisted.value === null)) return null
   if (persisted.ok && persisted.value !== null) {
     const { identity, wasOpen } = persisted.value
-    const usable = remainingLife(identity, now) + (renews ? RENEWAL_WINDOW : 0)
-    if (usable >= 0) {
-      if (wasOpen) log('warn', 'persisted identity was open to other users than its owner')
-      return identity
-    }
-    // It stays until another is written: this clock may be wrong, and a later boot may know better.
-    log('warn', 'persisted identity expired beyond the renewal grace window — enrolling')
-    return null
+    if (wasOpen) log('warn', 'persisted identity was open to other users than its owner')
+    return identity
   }
   if (!persisted.ok) log('warn', persisted.error)
   try {

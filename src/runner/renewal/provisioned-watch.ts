@@ -5,8 +5,8 @@ import { type ClockReading, type Clocks, elapsed, mostElapsed, TICK } from '../e
 import type { Log } from '../environment/log.ts'
 import { type DeclaredIdentity, mismatchOf } from '../identity/identity.ts'
 import { type ProvisionedSource, readProvisionedIdentity } from '../identity/provisioned.ts'
-import { logProvisioned, provisionedLifetime } from './boot.ts'
-import type { CurrentIdentity, Rotator } from './rotator.ts'
+import { type CurrentIdentity, logProvisioned, provisionedLifetime } from './boot.ts'
+import type { Rotator } from './rotator.ts'
 
 const REMIND_EVERY = toMilliseconds(hours(24))
 const COMPLAIN_EVERY = toMilliseconds(hours(1))

@@ -11,11 +11,11 @@ import type { EvidenceConfig } from '../evidence/registry.ts'
 import { type DeclaredIdentity, type Identity, mismatchOf } from '../identity/identity.ts'
 import type { IdentityStore } from '../identity/store.ts'
 import type { Post } from '../net/http.ts'
-import type { BootConfig } from './boot.ts'
+import type { BootConfig, BootIdentity } from './boot.ts'
 import { enrollClient } from './enroll-client.ts'
 import type { Policy } from './lifecycle.ts'
 import { ProvisionedWatch } from './provisioned-watch.ts'
-import { type CurrentIdentity, Rotator } from './rotator.ts'
+import { Rotator } from './rotator.ts'
 
 export interface RenewalConfig extends BootConfig, DeclaredIdentity {
   readonly enrollUrl: URL | null
@@ -43,7 +43,7 @@ export class Renewal {
   readonly #provisioned: boolean
   #ended: Promise<Exit> | null = null
 
-  constructor(config: RenewalConfig, parts: RenewalParts, current: CurrentIdentity | null) {
+  constructor(config: RenewalConfig, parts: RenewalParts, found: BootIdentity) {
     const { enrollUrl, evidence, instanceId, network, provisioned, renews } = config
     const { clocks, log, post } = parts
     const serverClock = new ServerClock(clocks)
@@ -54,7 +54,7 @@ export class Renewal {
     const mismatch = (identity: Identity) => mismatchOf(config, identity)
     const rotator = new Rotator(
       { ...parts, policy: policyOf(config, serverClock.now), evidence, client, mismatch },
-      current,
+      found,
     )
     this.#rotator = rotator
     this.#provisioned = provisioned !== null

@@ -2,7 +2,7 @@
 
 import { messageOf } from '../../node/errors.ts'
 import { ok } from '../../protocol/result.ts'
-import { milliseconds } from '../../protocol/time.ts'
+import { type EpochSeconds, milliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, TICK } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import type { Log } from '../environment/log.ts'
@@ -11,16 +11,18 @@ import type { Identity } from '../identity/identity.ts'
 import { newRequestKey, type RequestKey } from '../identity/keys.ts'
 import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
 import { AttemptLog } from './attempt-log.ts'
+import type { BootIdentity, CurrentIdentity } from './boot.ts'
 import { CopyOnDisk } from './copy-on-disk.ts'
 import type { Attempt, EnrollClient } from './enroll-client.ts'
 import { type Enrolled, lifeFrom } from './enrolled.ts'
 import {
   afterAttempt,
   isLive,
-  type Lifetime,
   lifeLeft,
   nextStep,
   type Policy,
+  persistedLifetime,
+  RENEWAL_WINDOW,
   type State,
   type Step,
   type Work,
@@ -42,11 +44,6 @@ export interface RotatorParts {
   readonly mismatch: (identity: Identity) => string | null
   /** An identity may be used from now on. `kept`: it was there at boot; `renewed`: it replaces another one. */
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
-}
-
-export interface CurrentIdentity {
-  readonly identity: Identity
-  readonly lifetime: Lifetime
 }
 
 interface Request {
@@ -76,6 +73,7 @@ export class Rotator {
   readonly #disk: CopyOnDisk
   #state: State
   #identity: Identity | null
+  #expired: Identity | null
   /** Unused while it waits to be written, so that the identity on disk may still renew. */
   #successor: Successor | null = null
   #request: Request | null = null
@@ -87,12 +85,13 @@ export class Rotator {
   readonly #giveUp = new AbortController()
   #stopping = false
 
-  constructor(parts: RotatorParts, current: CurrentIdentity | null) {
+  constructor(parts: RotatorParts, { current, expired }: BootIdentity) {
     this.#parts = parts
     this.#attemptLog = new AttemptLog(parts.log)
     this.#state = { lifetime: current?.lifetime ?? null, request: null }
     this.#identity = current?.identity ?? null
-    this.#disk = new CopyOnDisk(parts.store, parts.log, this.#identity)
+    this.#expired = expired
+    this.#disk = new CopyOnDisk(parts.store, parts.log, this.#identity ?? expired)
   }
 
   /** The identity, while its certificate lives. */
@@ -160,6 +159,7 @@ export class Rotator {
     if (serverTime !== null && subject !== null) {
       this.#state = withLifeLeft(this.#state, lifeFrom(subject, serverTime), now)
     }
+    if (result.error.verdict === 'credential' && this.#revived(serverTime, now)) return null
     const before = this.#state
     const after = afterAttempt(policy, before, work, result, now, random())
     this.#attemptLog.failure(work, result.error, attempt, after.ok ? after.value : null)
@@ -178,6 +178,19 @@ export class Rotator {
       this.#announce('kept')
     }
     return null
+  }
+
+  /** The control plane's time shows that the identity on disk may still renew: goes on with it. Once. */
+  #revived(serverTime: EpochSeconds | null, now: ClockReading): boolean {
+    const identity = this.#expired
+    this.#expired = null
+    if (identity === null || serverTime === null || this.#parts.mismatch(identity) !== null) return false
+    const length = lifeFrom(identity, serverTime)
+    if (length + RENEWAL_WINDOW < 0) return false
+    this.#parts.log('warn', "the persisted identity is inside its window by the control plane's clock — renewing")
+    this.#identity = identity
+    this.#state = { lifetime: persistedLifetime(now, length), request: null }
+    return true
   }
 
   /** Null where a stop came before the attempt, or waited for its answer in vain. */

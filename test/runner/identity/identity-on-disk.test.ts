@@ -318,6 +318,32 @@ describe('identity.json', () => {
     await boot({ RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_spent', RUNNER_IDENTITY_DIR: folder })
     expect(modes()).toEqual(['mtls-renewal'])
   })
+
+  test('renews as soon as a refusal of the spent token tells that it is inside its window after all', async () => {
+    const folder = folderWith(good)
+    const now = Date.now()
+    plane.next.push(() => problem(401, 'attestation_invalid', { serverTime: new Date(now).toISOString() }))
+    const env = { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_spent', RUNNER_IDENTITY_DIR: folder }
+    const harness = await boot(env, undefined, 24 * HOUR)
+    plane.issuing.clock = Date.now
+    await harness.pass(MINUTE)
+    expect(modes()).toEqual(['bootstrap-token', 'mtls-renewal'])
+    expect(harness.messages('warn')).toContain(
+      "the persisted identity is inside its window by the control plane's clock — renewing",
+    )
+    expect(harness.states).toContain('ready')
+    expect(readFileSync(join(folder, 'identity.json'), 'utf8')).not.toBe(good)
+  })
+
+  test('is not tried where its tenant is not the declared one', async () => {
+    const folder = folderWith(good)
+    plane.respond = () => problem(401, 'attestation_invalid', { serverTime: new Date().toISOString() })
+    const env = { RUNNER_BOOTSTRAP_TOKEN: 'muster_bt_spent', RUNNER_IDENTITY_DIR: folder, RUNNER_TENANT: 'other' }
+    const harness = await boot(env, undefined, 24 * HOUR)
+    await harness.pass(MINUTE)
+    expect(modes()).toEqual(['bootstrap-token', 'bootstrap-token', 'bootstrap-token'])
+    expect(harness.exit?.exitCode).toBe(77)
+  })
 })
 
 describe('a provisioned certificate', () => {
