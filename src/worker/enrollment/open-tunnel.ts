@@ -7,7 +7,7 @@ import { err, ok } from '../../protocol/result.ts'
 import { toEpochSeconds } from '../../protocol/time.ts'
 import { parseClientCert, parseProof, proofText } from '../../protocol/tunnel.ts'
 import { connectionRefusal } from '../ca/presented.ts'
-import type { SpentChallenge } from '../fleet/record.ts'
+import type { Challenge } from '../fleet/used-challenges.ts'
 import { challengeExpiry } from './challenge.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, noteLeaf, recorded } from './event.ts'
@@ -42,7 +42,7 @@ export const openTunnel = async (
 
 interface Opened {
   readonly socket: WebSocket
-  /** The certificate was followed by a newer one a moment ago: the object closes the socket at once. */
+  /** A newer certificate of the lineage is in use already, so the object closes the socket at once. */
   readonly late: boolean
 }
 
@@ -110,7 +110,7 @@ async function verifyChallenge(
   host: string,
   presented: VerifiedLeaf,
   { signed }: Proofs,
-): Promise<Outcome<SpentChallenge | null>> {
+): Promise<Outcome<Challenge | null>> {
   if (signed === null) return ok(null)
   const { challenge, signature } = signed
   if (!(await presented.hasSigned(signature, utf8(proofText(host, challenge))))) return refuse('proof_invalid')

@@ -30,22 +30,34 @@ import {
 } from './fleet-row.ts'
 import type { SignedLeaf } from './lineage.ts'
 import {
-  type Answer,
   afterHello,
-  beginUse,
-  connectionUse,
   decisionToday,
   type EnrollmentRecord,
   type EnrollmentStart,
   isRevoked,
-  type Renewal,
   recordFor,
-  renewalUse,
-  type SpentChallenge,
-  type Use,
 } from './record.ts'
-import { attach, attachmentOf, type CloseCause, close, givesWay, openSockets, sendDrain } from './sockets.ts'
+import {
+  answerPings,
+  attach,
+  attachmentOf,
+  close,
+  closeAll,
+  givesWay,
+  isConnected,
+  openSockets,
+  sendDrain,
+} from './sockets.ts'
 import { type Admission, Tickets } from './tickets.ts'
+import type { Challenge } from './used-challenges.ts'
+import { beginUse, type Conditions, connectionUse, type Renewal, renewalUse, type Use } from './uses.ts'
+
+/** The outcome of a call. */
+interface Answer<T> {
+  /** The identity on record, also where the call is refused. Null without a record. */
+  readonly known: Decision | null
+  readonly result: Outcome<T>
+}
 
 const RECORD = 'record'
 
@@ -58,30 +70,30 @@ export class EnrollmentObject extends DurableObject<unknown> {
     super(state, env)
     this.#sources = sources
     this.#closeRefused()
-    this.#answerPings()
+    answerPings(this.ctx)
   }
 
   /** Starts the record. The value is the certificate to answer with: a repeated start gets the same again. */
   async begin(start: EnrollmentStart, list: BanList): Promise<Outcome<SignedLeaf>> {
-    const { record, result } = beginUse(this.#load(), this.#sources.trust, this.#newest(list), start, this.#now())
+    const { record, result } = beginUse(this.#load(), start, this.#conditions(list))
     if (record !== null) await this.#save(record)
     return result
   }
 
-  /** `candidate`: a new certificate. The value has the one to answer with, which is on record by then. */
+  /** `candidate`: a new certificate. The value holds the certificate to answer with, which is on record by then. */
   async renew(presented: Leaf, candidate: SignedLeaf, list: BanList): Promise<Answer<Renewal>> {
-    const answer = await this.#apply(presented, (stored, now) => {
-      const { record, result } = renewalUse(stored, this.#sources.trust, this.#newest(list), presented, candidate, now)
-      return { record: record && this.#withRow(record, now), result }
+    const answer = await this.#apply(presented, list, (stored, conditions) => {
+      const { record, result } = renewalUse(stored, presented, candidate, conditions)
+      return { record: record && this.#withRow(record, conditions.now), result }
     })
-    if (answer.result.ok && answer.result.value.retires) this.#closeAll('replaced')
+    if (answer.result.ok && answer.result.value.retires) closeAll(this.ctx, 'replaced')
     return answer
   }
 
   /** Admits a connection. The ticket is the path under which `fetch` takes its socket, once. */
-  async admit(presented: Leaf, challenge: SpentChallenge | null, list: BanList): Promise<Answer<Admission>> {
-    const { known, result } = await this.#apply(presented, (record, now) =>
-      connectionUse(record, this.#sources.trust, this.#newest(list), presented, challenge, now),
+  async admit(presented: Leaf, challenge: Challenge | null, list: BanList): Promise<Answer<Admission>> {
+    const { known, result } = await this.#apply(presented, list, (record, conditions) =>
+      connectionUse(record, presented, challenge, conditions),
     )
     if (!result.ok) return { known, result }
     const connection = result.value
@@ -102,7 +114,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     const { spiffeId, notAfter } = presented
     attach(ours, { spiffeId, notAfter, ready: false, origin: connection === 'anew' ? leafContentOf(presented) : null })
     if (connection === 'late') close(ours, 'replaced')
-    this.#answerPings()
+    answerPings(this.ctx)
     if (connection !== 'late') await this.#wakeBy(notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
   }
@@ -113,7 +125,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     const frame = parseRunnerFrame(message)
     if (attachment === null || attachment.ready || frame === null) close(socket, 'protocolError')
     else await this.#hello(socket, frame)
-    this.#answerPings()
+    answerPings(this.ctx)
   }
 
   override webSocketClose(socket: WebSocket, code: number): void {
@@ -134,10 +146,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     await this.#wakeNext(record)
   }
 
-  /**
-   * Called by the cron: authorizes the enrollment anew and closes its tunnel where it is refused. The reason; null where
-   * it is authorized.
-   */
+  /** Called by the cron. Gives why the enrollment is no longer authorized, and closes its tunnel then; null where it is. */
   async check(list: BanList): Promise<Reason | null> {
     const record = this.#load()
     if (record === null) return 'lineage_missing'
@@ -149,8 +158,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
     }
     const authorized = this.#reauthorize(record, list)
     if (authorized.ok) return null
-    // A ban can be lifted, and a trust file corrected.
-    this.#closeAll('unauthorized')
+    // The record goes on: a ban can be lifted, and a trust file corrected.
+    closeAll(this.ctx, 'unauthorized')
     return authorized.error.reason
   }
 
@@ -163,23 +172,28 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   async status(): Promise<EnrollmentStatus | null> {
     const record = this.#load()
-    return record && statusOf(record, this.#connected())
+    return record && statusOf(record, isConnected(this.ctx))
   }
 
   #reauthorize(record: EnrollmentRecord, list: BanList): Outcome<Decision> {
     return reauthorize(this.#sources.trust, list, { ...record, tenant: record.decision.tenant })
   }
 
+  #conditions(list: BanList): Conditions {
+    return { trust: this.#sources.trust, bans: this.#newest(list), now: this.#now() }
+  }
+
   /** Decides on one use of a certificate, and stores the change of the record before it is granted. */
   async #apply<T>(
     presented: Leaf,
-    decide: (record: EnrollmentRecord, now: EpochSeconds) => Use<T>,
+    list: BanList,
+    decide: (record: EnrollmentRecord, conditions: Conditions) => Use<T>,
   ): Promise<Answer<T>> {
-    const now = this.#now()
+    const conditions = this.#conditions(list)
     const stored = this.#load()
     const found = recordFor(stored, this.#sources.trust, presented)
     if (!found.ok) return { known: stored?.decision ?? null, result: found }
-    const { record, result } = decide(found.value, now)
+    const { record, result } = decide(found.value, conditions)
     if (record !== null) await this.#save(record)
     return { known: decisionToday(found.value, this.#sources.trust), result }
   }
@@ -202,16 +216,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     if (record.drain) sendDrain(openSockets(this.ctx))
   }
 
-  /**
-   * Lets the edge answer pings without waking the object. The first frame of a socket must be its hello, so a ping
-   * before that must reach the object. The setting is one for all sockets: it is off while any hello is missing.
-   */
-  #answerPings(): void {
-    const answered = openSockets(this.ctx).every(({ attachment }) => attachment.ready)
-    this.ctx.setWebSocketAutoResponse(answered ? new WebSocketRequestResponsePair(PING, PONG) : undefined)
-  }
-
-  /** The newest list so far: a Worker's own may be older than the one that the cron passed. */
+  /** The newest list that was passed so far: the cron reads its list anew, other callers may have an older one. */
   #newest(list: BanList): BanList {
     if (list.at > this.#list.at) this.#list = list
     return this.#list
@@ -226,7 +231,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     this.ctx.storage.kv.put(RECORD, record)
     if (before === null) await this.#wakeNext(record)
     if (record.ended === null || before?.ended) return
-    this.#closeAll('unauthorized')
+    closeAll(this.ctx, 'unauthorized')
     const { reason, at } = record.ended
     this.#updateD1(this.#sources.recordEnd(record.enrollmentId, reason, at))
   }
@@ -234,12 +239,12 @@ export class EnrollmentObject extends DurableObject<unknown> {
   /** Updates the fleet row where that is due. The caller stores the record that is returned. */
   #withRow(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
     if (!isRowDue(record, now)) return record
-    const row = fleetRowOf(record, this.#connected(), now)
+    const row = fleetRowOf(record, isConnected(this.ctx), now)
     this.#updateD1(this.#sources.updateRow(row), () => this.#forgetRow(now))
     return { ...record, row: { writtenAt: now, liveUntil: row.liveUntil } }
   }
 
-  /** The row is due again at the next use, else it would be behind by more than its hour. */
+  /** Makes the row due again at the next use, so that it is never behind by more than its hour. */
   #forgetRow(writtenAt: EpochSeconds): void {
     const record = this.#load()
     if (record?.row?.writtenAt === writtenAt) this.ctx.storage.kv.put(RECORD, { ...record, row: null })
@@ -258,15 +263,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
   /** A deploy restarts every object, perhaps with another trust file. */
   #closeRefused(): void {
     const record = this.#load()
-    if (record !== null && !this.#reauthorize(record, NO_BANS).ok) this.#closeAll('unauthorized')
-  }
-
-  #closeAll(cause: CloseCause): void {
-    for (const { socket } of openSockets(this.ctx)) close(socket, cause)
-  }
-
-  #connected(): boolean {
-    return openSockets(this.ctx).some(({ attachment }) => attachment.ready)
+    if (record !== null && !this.#reauthorize(record, NO_BANS).ok) closeAll(this.ctx, 'unauthorized')
   }
 
   async #wakeNext(record: EnrollmentRecord): Promise<void> {
@@ -275,7 +272,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     await this.ctx.storage.setAlarm(toEpochMilliseconds(epochSeconds(Math.min(cleared, ...ends))))
   }
 
-  /** Each change of the alarm costs a row written, so an earlier one stays; it will set the next. */
+  /** Each change of the alarm costs a row written. So an earlier alarm stays, and sets the next one when it fires. */
   async #wakeBy(time: EpochSeconds): Promise<void> {
     const at = toEpochMilliseconds(time)
     const set = await this.ctx.storage.getAlarm()

@@ -1,9 +1,10 @@
-// The open WebSockets of an enrollment's object: what is attached to each through hibernation, and how they are closed.
+// The open WebSockets of an enrollment's object: what is attached to each through hibernation, who answers their pings,
+// and how they are closed.
 
 import type { LeafContent } from '../../protocol/leaf.ts'
 import { type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
-import { frameText, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
-import type { Connection } from './record.ts'
+import { frameText, PING, PONG, TUNNEL_CLOSE } from '../../protocol/tunnel.ts'
+import type { Connection } from './uses.ts'
 
 /** Survives hibernation with the socket; far below the 16 KiB that an attachment may have. */
 export interface Attachment {
@@ -33,12 +34,29 @@ export function close(socket: WebSocket, cause: CloseCause): void {
   socket.close(TUNNEL_CLOSE[cause], TEXTS[cause])
 }
 
+export function closeAll(state: DurableObjectState, cause: CloseCause): void {
+  for (const { socket } of openSockets(state)) close(socket, cause)
+}
+
 /** Every socket that neither side has closed. */
 export function openSockets(state: DurableObjectState): OpenSocket[] {
   return state.getWebSockets().flatMap((socket) => {
     const attachment = attachmentOf(socket)
     return attachment !== null && socket.readyState === WebSocket.OPEN ? [{ socket, attachment }] : []
   })
+}
+
+/** Whether a socket is open whose hello came. */
+export const isConnected = (state: DurableObjectState): boolean =>
+  openSockets(state).some(({ attachment }) => attachment.ready)
+
+/**
+ * Lets the edge answer pings without waking the object. The first frame of a socket must be its hello, so a ping before
+ * the hello must reach the object. The setting is one for all sockets: it is off while any hello is missing.
+ */
+export function answerPings(state: DurableObjectState): void {
+  const answered = openSockets(state).every(({ attachment }) => attachment.ready)
+  state.setWebSocketAutoResponse(answered ? new WebSocketRequestResponsePair(PING, PONG) : undefined)
 }
 
 export const attach = (socket: WebSocket, attachment: Attachment): void => socket.serializeAttachment(attachment)
@@ -52,13 +70,13 @@ export function attachmentOf(socket: WebSocket): Attachment | null {
 }
 
 /**
- * Whether a socket is closed as soon as a new connection comes. One that is ready stays until the new one is ready, too.
- * One that starts the lineage anew touches no other until then, and a late one never does.
+ * Whether a socket is closed as soon as a new connection comes. A ready socket stays until the new connection is ready,
+ * too. A connection that starts the lineage anew closes no other before its own hello, and a late one never does.
  */
 export const givesWay = ({ ready, origin }: Attachment, to: Connection): boolean =>
   !ready && (to === 'open' || (to === 'anew' && origin !== null))
 
-/** Whether a socket that is ready was there to send it to. */
+/** Sends a drain to the ready socket. Gives whether there was one. */
 export function sendDrain(sockets: readonly OpenSocket[]): boolean {
   const ready = sockets.find(({ attachment }) => attachment.ready)
   ready?.socket.send(frameText({ type: 'drain' }))

@@ -1,9 +1,9 @@
-// The tickets of connections that were admitted and whose socket is still to come. In memory alone: at a restart of the
-// object the runner connects again.
+// The tickets of connections that are admitted and have no socket yet. They are kept in memory alone: after a restart of
+// the object the runner connects again.
 
 import type { Leaf } from '../../protocol/leaf.ts'
 import { addSeconds, type EpochSeconds, seconds } from '../../protocol/time.ts'
-import type { Connection } from './record.ts'
+import type { Connection } from './uses.ts'
 
 export interface Ticket {
   readonly connection: Connection
@@ -22,7 +22,7 @@ const TICKET_LIFE = seconds(10)
 export class Tickets {
   readonly #issued = new Map<string, Ticket & { readonly until: EpochSeconds }>()
 
-  /** Its name. */
+  /** Gives the name of the ticket. */
   issue(ticket: Ticket, now: EpochSeconds): string {
     for (const [name, { until }] of this.#issued) if (until < now) this.#issued.delete(name)
     const name = crypto.randomUUID()
@@ -30,7 +30,7 @@ export class Tickets {
     return name
   }
 
-  /** Null where there is none of that name, or none any more: each is taken once. */
+  /** Null where no ticket has that name, it was taken before, or it expired. */
   take(name: string, now: EpochSeconds): Ticket | null {
     const ticket = this.#issued.get(name)
     this.#issued.delete(name)
