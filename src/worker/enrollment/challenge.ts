@@ -1,5 +1,5 @@
 // Makes and verifies the challenges of the tunnel, without state: base64url(expiry[4] ‖ random[16] ‖ HMAC[32]).
-// The enrollment's object sees to it that each is used once and in time: what forgets a challenge must judge its end.
+// The enrollment's object accepts each once, and before it expires: whoever forgets a challenge must check its end.
 
 import { type Bytes, decodeBase64url, encodeBase64url } from '../../protocol/bytes.ts'
 import { addSeconds, type EpochSeconds, epochSeconds, rfc3339, seconds } from '../../protocol/time.ts'
@@ -20,7 +20,7 @@ export async function makeChallenge(key: CryptoKey, now: EpochSeconds): Promise<
   return { challenge: encodeBase64url(bytes), expiresAt: rfc3339(expiresAt) }
 }
 
-/** When the challenge expires, be that over or not; null where it was not made with this key. */
+/** When the challenge expires, which may be past; null where it was not made with this key. */
 export async function challengeExpiry(key: CryptoKey, challenge: string): Promise<EpochSeconds | null> {
   const bytes: Bytes | null = decodeBase64url(challenge)
   if (bytes === null || bytes.length !== BODY_BYTES + MAC_BYTES) return null

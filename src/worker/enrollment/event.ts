@@ -25,7 +25,7 @@ export interface Caller {
   readonly waitUntil: (work: Promise<unknown>) => void
 }
 
-/** The outcome of a granted request. `replaced`: a connection that a newer certificate of its runner came before. */
+/** The outcome of a granted request. `replaced`: a connection that is closed, since a newer certificate has one. */
 export type Granted = 'enrolled' | 'renewed' | 'connected' | 'replaced' | 'named'
 
 /** What an event will say of a request. Each step adds what it knows; identity fields are added once proven. */
@@ -64,11 +64,11 @@ export async function recorded<T>(
 }
 
 /**
- * Only refusals of callers who proved nothing count against an address, and only they are answered by its limit. So
- * runners behind an address that somebody floods from are served, and a renewal that is refused learns why.
+ * Only refusals of callers who proved nothing count against an address, and only such callers are refused by its limit.
+ * So runners that share an address with an attacker are served, and a renewal that is refused learns why.
  */
 async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): Promise<Outcome<never>> {
-  // The only refusal that is for proven callers before `facts` says so.
+  // This refusal comes before `facts` says that the caller is proven.
   const isProven = facts.proven === true || refusal.reason === 'renewal_window'
   const counts = !isProven && statusOf(refusal) < 500 && caller.address !== ''
   const within = !counts || (await deps.withinRate('failures', addressKeyOf(caller.address)))
@@ -82,25 +82,24 @@ function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts
     store(caller, () => recordEnrolled(deps, caller, facts))
     return
   }
-  const row = rowOf(caller, granted, null, facts, null)
+  const row = rowOf(caller, facts, { outcome: granted, reason: null })
   logEvent('info', row)
   // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
   if (granted === 'named') store(caller, () => insertEvent(deps.database, row))
 }
 
 /**
- * Records an enrollment, with a notice where another enrollment of its runner ID has a live certificate. Neither is
- * cut off, because a thief could cut off the owner so.
+ * Records an enrollment, with a notice where another enrollment of its runner ID has a live certificate. Neither of the
+ * two is cut off: otherwise a thief could cut off the owner.
  */
 async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts): Promise<void> {
   const shared = await isRunnerIdShared(deps, facts, toEpochSeconds(caller.at)).catch(() => false)
-  const notice = shared ? 'runner_id_shared' : null
-  const row = rowOf(caller, 'enrolled', notice, facts, null)
+  const row = rowOf(caller, facts, { outcome: 'enrolled', reason: shared ? 'runner_id_shared' : null })
   logEvent('info', row)
   await insertEvent(deps.database, row)
 }
 
-/** The objects that are asked where no row says that another one is live; a call each. */
+/** How many objects are asked, one call each, where no row says that another enrollment is live. */
 const SHARERS_ASKED = 40
 
 async function isRunnerIdShared(
@@ -109,7 +108,7 @@ async function isRunnerIdShared(
   now: EpochSeconds,
 ): Promise<boolean> {
   if (!runnerId || !enrollmentId) return false
-  const { live, maybe } = await sharersOf(deps.database, runnerId, enrollmentId, now, SHARERS_ASKED)
+  const { live, maybe } = await sharersOf(deps.database, { runnerId, enrollmentId }, now, SHARERS_ASKED)
   if (live) return true
   const states = await Promise.allSettled(maybe.map((id) => deps.enrollmentObject(id).status()))
   return states.some((state) => {
@@ -121,7 +120,7 @@ async function isRunnerIdShared(
 /** Records a refusal under the request id that the caller got. */
 function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, facts: Facts): void {
   const { reason } = refusal
-  const row = rowOf(caller, 'refused', reason, facts, refusal)
+  const row = rowOf(caller, facts, { outcome: 'refused', ...refusal })
   logEvent(REASONS[reason] === 'internal' ? 'error' : 'warn', row)
   if (reason !== 'rate_limited' && deps.refusalCap.admits(row)) store(caller, () => insertRefusal(deps.database, row))
 }
@@ -133,13 +132,12 @@ export function recordBug(caller: Caller, error: unknown): void {
   log('error', 'bug', { requestId: caller.requestId, ...fault })
 }
 
-function rowOf(
-  caller: Caller,
-  outcome: Granted | 'refused',
-  reason: Reason | Notice | null,
-  facts: Facts,
-  refusal: Refusal | null,
-): EventRow {
+interface Decided extends Pick<Refusal, 'detail' | 'claimed'> {
+  readonly outcome: Granted | 'refused'
+  readonly reason: Reason | Notice | null
+}
+
+function rowOf(caller: Caller, facts: Facts, { outcome, reason, detail, claimed }: Decided): EventRow {
   return {
     id: caller.requestId,
     time: toEpochSeconds(caller.at),
@@ -156,8 +154,8 @@ function rowOf(
     spiffeId: facts.spiffeId ?? null,
     instanceId: facts.instanceId ?? null,
     colo: caller.colo,
-    detail: refusal?.detail === undefined ? null : safeText(refusal.detail),
-    claimed: refusal?.claimed === undefined ? null : safeLabels(refusal.claimed),
+    detail: detail === undefined ? null : safeText(detail),
+    claimed: claimed === undefined ? null : safeLabels(claimed),
   }
 }
 

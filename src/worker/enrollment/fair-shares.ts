@@ -1,6 +1,6 @@
 // Divides the calls of one run among several lists, so that a very long one delays no other. Pure.
 
-/** How many of each list are called: the shortest lists in full, as far as there is room, and the others alike. */
+/** How many entries of each list are called: all of the shortest lists, and an equal share of each longer one. */
 export function fairShares(lengths: readonly number[], room: number): number[] {
   const shares = lengths.map(() => 0)
   const shortestFirst = [...lengths.entries()].sort(([, a], [, b]) => a - b)

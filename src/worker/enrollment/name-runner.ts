@@ -1,5 +1,5 @@
 // The steps of a call to the Connect door: names the runner that holds a bearer token. It makes no enrollment.
-// mode by the token's form → appraise → authorize → runner ID.
+// The order: mode by the token's form → appraise → authorize → runner ID.
 
 import { parseEvidence } from '../../protocol/enroll.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'

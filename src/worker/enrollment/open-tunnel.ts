@@ -70,7 +70,7 @@ async function steps(
   const bans = await deps.banList()
   if (!bans.ok) return bans
   const { leaf } = presented.value
-  // A signed challenge that somebody sends again uses up its own rate alone; the object bounds the others.
+  // A replayed challenge uses up its own rate alone. The object bounds how many other challenges are used.
   const asked = clientKey(leaf.tenant, `${leaf.enrollmentId}/${challenge.value?.challenge ?? 'tls'}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const object = deps.enrollmentObject(leaf.enrollmentId)

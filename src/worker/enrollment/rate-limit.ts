@@ -1,5 +1,5 @@
 // The rate limits, and the keys that requests count under. Pure.
-// What a caller has not proven must not use up what belongs to somebody else, so it counts with the caller's address.
+// What a caller only claims must not use up somebody else's rate, so it counts together with the caller's address.
 
 /**
  * `failures` counts refusals by client address. `tenants` and `identities` count requests whose identity is proven;

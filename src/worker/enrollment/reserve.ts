@@ -1,5 +1,5 @@
-// Reserves and issues the certificate of an enrollment and of a renewal. None leaves before it is on record with its
-// signature: the enrollment's object keeps both, and answers a retry with the certificate that it has.
+// Reserves and issues the certificate of an enrollment and of a renewal. The enrollment's object has the signed
+// certificate on record before it is sent, and answers a retry with it.
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { type Leaf, type LeafContent, type LeafSubject, leafContentOf } from '../../protocol/leaf.ts'
@@ -42,7 +42,7 @@ export interface Issued extends Leaf {
   readonly runnerId: string | null
 }
 
-/** For a caller without a certificate: a new enrollment, or its own of a moment ago. In D1 before it is signed. */
+/** For a caller without a certificate: a new enrollment, or that of its last try. It is in D1 before it is signed. */
 export async function issueEnrollment(
   deps: Dependencies,
   issuance: Issuance,
@@ -69,7 +69,7 @@ export async function issueEnrollment(
   const { enrollmentId, enrolledAt, runnerId } = reserved.value
   facts.enrollmentId = enrollmentId
 
-  // What is on record is signed, be it of an earlier try, unless half of its life has passed meanwhile.
+  // What an earlier try put on record is signed again, unless half of its life has passed meanwhile.
   const onRecord = leafContentOf(reserved.value)
   const signed = isFresh(onRecord, content.value, issuance.now) ? onRecord : content.value
   const { tenant, mode, source } = decision
@@ -83,9 +83,9 @@ export async function issueEnrollment(
 
 /**
  * For the holder of a certificate: one call to the enrollment's object authorizes and records. The new certificate is
- * signed before it, since a second call with the signature would cost as much again as the renewal; one that the object
- * does not record is dropped here. Tenant, mode, source and enrollment are the presented certificate's; the trust domain
- * and the times are today's.
+ * signed before the call, since a second call would double the cost of a renewal. A certificate that the object does not
+ * record is dropped here. Tenant, mode, source and enrollment are those of the presented certificate; trust domain and
+ * times are today's.
  */
 export async function issueRenewal(
   deps: Dependencies,
@@ -97,7 +97,7 @@ export async function issueRenewal(
   noteLeaf(facts, presented)
   const bans = await deps.banList()
   if (!bans.ok) return bans
-  // A request that somebody sends again proves nothing, and asks for the key that it asked for before.
+  // A replayed request proves nothing. It asks for the same key again, so it uses up the rate of that key alone.
   const asked = clientKey(tenant, `${enrollmentId}/${issuance.csr.publicKeyHash}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const content = newContent(deps, issuance, tenant)
@@ -109,7 +109,7 @@ export async function issueRenewal(
   Object.assign(facts, { identity: known?.identity ?? null, runnerId })
   if (!result.ok) return result
   const { certificate, again } = result.value
-  // Only the key's holder gets so far, with a key that is new.
+  // Only the holder of the certificate's key gets here with a new key.
   if (!again && !(await deps.withinRate('identities', clientKey(tenant, enrollmentId)))) return refuse('rate_limited')
   return ok({ ...subject, ...certificate, runnerId })
 }

@@ -10,6 +10,7 @@ import {
   loadBanList,
   markCut,
   markDrained,
+  markSwept,
   revokedEnrollments,
   unsweptBans,
 } from '../store/bans.ts'
@@ -28,7 +29,7 @@ export async function runCron(deps: Dependencies, cron: string): Promise<void> {
   if (deps.trust.clusters.length > 0) await deps.refreshKeySets()
 }
 
-/** A run of a Worker may make 1,000 calls, and the database takes some. The runners left over come first in the next run. */
+/** A run of a Worker may make 1,000 calls, some of them to the database. The runners left over come first in the next run. */
 const RUNNERS_A_RUN = 800
 const BANS_A_RUN = 20
 const AT_ONCE = 50
@@ -44,14 +45,14 @@ async function sweepRunners(deps: Dependencies): Promise<void> {
 /** Enrollments to check for one cause. */
 interface Cut {
   readonly ids: readonly string[]
-  /** Records the answers of those that were checked. `all`: none is left. */
-  readonly record: (answers: ReadonlyMap<string, Reason | null>, all: boolean) => Promise<void>
+  /** Records what the enrollments that were checked have answered, by their id. */
+  readonly record: (answers: ReadonlyMap<string, Reason | null>) => Promise<void>
 }
 
-/** Has the objects of revoked and banned runners check their enrollments; how many were called. */
+/** Has the objects of revoked and banned runners check their enrollments. Gives how many were called. */
 async function checkCutOff(deps: Dependencies, now: EpochSeconds): Promise<number> {
   const { database } = deps
-  // Read now: the isolate's list may be from before the ban.
+  // Read anew: the isolate's list may be older than the ban.
   const list = await loadBanList(database, now)
   const cuts: Cut[] = [
     {
@@ -63,8 +64,11 @@ async function checkCutOff(deps: Dependencies, now: EpochSeconds): Promise<numbe
   ]
   for (const ban of await unsweptBans(database, BANS_A_RUN)) {
     const ids = await enrollmentsToCut(database, ban, now, RUNNERS_A_RUN)
-    const record: Cut['record'] = (answers, all) =>
-      markCut(database, ban, [...answers.keys()], all && ids.length < RUNNERS_A_RUN, now)
+    const record: Cut['record'] = async (answers) => {
+      await markCut(database, [...answers.keys()], now)
+      const isLast = answers.size === ids.length && ids.length < RUNNERS_A_RUN
+      if (isLast) await markSwept(database, ban, now)
+    }
     cuts.push({ ids, record })
   }
   const shares = fairShares(
@@ -75,27 +79,27 @@ async function checkCutOff(deps: Dependencies, now: EpochSeconds): Promise<numbe
   for (const [i, { ids, record }] of cuts.entries()) {
     const some = ids.slice(0, shares[i])
     const answers = await callObjects(deps, some, (runner) => runner.check(list))
-    await record(answers, answers.size === ids.length)
+    await record(answers)
     called += some.length
   }
   return called
 }
 
 /**
- * The enrollments of a revoked token that have ended by the word of their objects, by the reason why. One without a
- * record never began, and cannot any more.
+ * The enrollments of revoked tokens that have ended, as their objects say, by the reason. An enrollment without a record
+ * never began, and cannot begin any more.
  */
 function endsOf(answers: ReadonlyMap<string, Reason | null>): Map<Reason, string[]> {
   const ends = new Map<Reason, string[]>()
   for (const [id, answer] of answers) {
     const reason = answer === 'lineage_missing' ? 'token_revoked' : answer
-    // Null where the token was revoked after the list was read: the next run ends it.
+    // The token was revoked after the list was read: the next run ends the enrollment.
     if (reason !== null) ends.set(reason, [...(ends.get(reason) ?? []), id])
   }
   return ends
 }
 
-/** Calls the objects, `AT_ONCE` at a time; the answers of those that gave one. The others are called in the next run. */
+/** Calls the objects, `AT_ONCE` at a time. Gives the answers by id; an object that fails is called in the next run. */
 async function callObjects<T>(
   deps: Dependencies,
   ids: readonly string[],

@@ -48,7 +48,7 @@ export const countNamed = (db: Database, target: Ban, now: EpochSeconds): Promis
 /** Newest last. */
 export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ban).orderBy(asc(ban.createdAt))
 
-/** Enough, since a revoked token ends its enrollments within minutes, for good. */
+/** A week is enough, since a revoked token ends its enrollments for good within minutes. */
 const REVOCATIONS_LISTED = hours(7 * 24)
 
 export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
@@ -92,7 +92,7 @@ function isNamedBy({ kind, value }: Ban): SQL | undefined {
       return or(beginsWith(`arn:aws:iam::${identity.account}:`), beginsWith(`arn:aws:sts::${identity.account}:`))
     case 'role':
       return beginsWith(`${formatIdentity(identity)}/`)
-    // With a path in between, or none.
+    // There may be a path between account and name.
     case 'user':
       return and(
         beginsWith(formatIdentity({ ...identity, user: '' })),
@@ -104,17 +104,17 @@ function isNamedBy({ kind, value }: Ban): SQL | undefined {
   }
 }
 
-/** Without LIKE, to which `_` is a pattern. */
+/** Not LIKE, which would take `_` for a pattern. */
 const beginsWith = (prefix: string): SQL => sql`substr(${enrollment.identity}, 1, ${prefix.length}) = ${prefix}`
 
-/** Until then an isolate may use a list from before the ban, so enrollments checked earlier are checked once more. */
+/** For so long after a ban an isolate may use an older list. Enrollments checked within that time are checked again. */
 const LISTS_ARE_FRESH = minutes(1)
 
 /** Bans whose enrollments have not all been checked. */
 export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
   db.select().from(ban).where(isNull(ban.sweptAt)).orderBy(asc(ban.createdAt)).limit(limit)
 
-/** Live enrollments that the ban names and that have yet to be checked, those never checked first; at most `limit`. */
+/** Live enrollments that the ban names and that have yet to be checked, at most `limit`. Never checked ones come first. */
 export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
   const unchecked = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
   const found = await db
@@ -126,21 +126,17 @@ export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeco
   return found.map(({ id }) => id)
 }
 
-/** Records that these were checked against the ban and, where `last`, that no other is left. */
-export async function markCut(
-  db: Database,
-  row: BanRow,
-  ids: readonly string[],
-  last: boolean,
-  now: EpochSeconds,
-): Promise<void> {
-  if (ids.length > 0) {
-    await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.enrollmentId, ids))
-  }
-  if (last && now >= addSeconds(row.createdAt, LISTS_ARE_FRESH)) {
-    const same = and(eq(ban.kind, row.kind), eq(ban.value, row.value), eq(ban.createdAt, row.createdAt))
-    await db.update(ban).set({ sweptAt: now }).where(same)
-  }
+/** Records that these enrollments were checked against a ban. */
+export async function markCut(db: Database, ids: readonly string[], now: EpochSeconds): Promise<void> {
+  if (ids.length === 0) return
+  await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.enrollmentId, ids))
+}
+
+/** Records that no enrollment is left to check, unless some were checked while lists from before the ban were in use. */
+export async function markSwept(db: Database, row: BanRow, now: EpochSeconds): Promise<void> {
+  if (now < addSeconds(row.createdAt, LISTS_ARE_FRESH)) return
+  const same = and(eq(ban.kind, row.kind), eq(ban.value, row.value), eq(ban.createdAt, row.createdAt))
+  await db.update(ban).set({ sweptAt: now }).where(same)
 }
 
 /** Marks live enrollments to be drained; their ids. */

@@ -100,8 +100,8 @@ export async function reserveWithBootstrapToken(
 }
 
 /**
- * Records the proposal, or gives the enrollment that the same identity made with the same key in the last
- * 10 minutes. Where a runner token is the evidence, null: it is revoked or expired by now.
+ * Records the proposal, or gives the enrollment that the same identity made with the same key in the last 10 minutes.
+ * Null where the evidence is a runner token that is revoked or expired by now.
  */
 export async function reserveWithEvidence(db: BatchDatabase, proposal: Proposal): Promise<EnrollmentRow | null> {
   const earlier = and(
@@ -144,30 +144,29 @@ export const insertProvisioned = async (db: Database, proposal: Proposal): Promi
 }
 
 /**
- * Whether an enrollment may still be live at `now`. The newest certificate ends an hour later than its row says at the
- * most (fleet/fleet-row.ts), and may be renewed for a while after that.
+ * Whether an enrollment may still be live at `now`. Its newest certificate ends at most an hour later than the row says
+ * (fleet/fleet-row.ts), and may be renewed for a while after that.
  */
 export const mayLive = (now: EpochSeconds) =>
   and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
 
 const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
 
-/** Other enrollments of one runner ID. */
+/** The other enrollments of a runner ID. */
 export interface Sharers {
   /** Whether one of them has a live certificate by its row. */
   readonly live: boolean
-  /** Those that may have got a newer one since their row was written: their objects know. At most `limit`. */
+  /** Those that may have renewed since their row was written; only their objects know. At most `limit`. */
   readonly maybe: readonly string[]
 }
 
 export async function sharersOf(
   db: Database,
-  runnerId: string,
-  enrollmentId: string,
+  { runnerId, enrollmentId }: { readonly runnerId: string; readonly enrollmentId: string },
   now: EpochSeconds,
   limit: number,
 ): Promise<Sharers> {
-  // The newest first: whichever is live, however many older rows there are, is the first one or may be.
+  // Newest first, so that `limit` leaves out only the oldest.
   const found = await db
     .select({ id: enrollment.enrollmentId, liveUntil: enrollment.liveUntil })
     .from(enrollment)

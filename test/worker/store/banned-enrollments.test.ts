@@ -94,7 +94,7 @@ test('those that were never checked are checked before any is checked once more'
   if (row === undefined) throw new Error('no ban')
   const all = await enrollmentsToCut(db, row, NOW, 100)
   const first = await enrollmentsToCut(db, row, NOW, 4)
-  await markCut(db, row, first, false, NOW)
+  await markCut(db, first, NOW)
   const next = await enrollmentsToCut(db, row, NOW, all.length - 4)
   expect(next.sort()).toEqual(all.filter((id) => !first.includes(id)).sort())
 })

@@ -178,7 +178,7 @@ describe('others of one runner ID', () => {
   test('are live by their rows, however many older ones there are', async () => {
     for (let i = 0; i < 50; i++) await enrolled('many', 3600 - i)
     await enrolled('many', 0)
-    expect(await sharersOf(db, 'many', 'mine', NOW, 5)).toEqual({ live: true, maybe: [] })
+    expect(await sharersOf(db, { runnerId: 'many', enrollmentId: 'mine' }, NOW, 5)).toEqual({ live: true, maybe: [] })
   })
 
   test('may be live where their rows are an hour old at the most, the newest first', async () => {
@@ -186,13 +186,19 @@ describe('others of one runner ID', () => {
     await enrolled('maybe', 900 + 3960 + 1)
     await updateEnded(db, [await enrolled('maybe', 0)], 'clone_suspected', NOW)
     const mine = await enrolled('maybe', 0)
-    expect(await sharersOf(db, 'maybe', mine, NOW, 5)).toEqual({ live: false, maybe: [newer, old] })
-    expect(await sharersOf(db, 'maybe', mine, NOW, 1)).toEqual({ live: false, maybe: [newer] })
+    expect(await sharersOf(db, { runnerId: 'maybe', enrollmentId: mine }, NOW, 5)).toEqual({
+      live: false,
+      maybe: [newer, old],
+    })
+    expect(await sharersOf(db, { runnerId: 'maybe', enrollmentId: mine }, NOW, 1)).toEqual({
+      live: false,
+      maybe: [newer],
+    })
   })
 
   test('are none where nobody else has it', async () => {
     const mine = await enrolled('mine', 0)
-    expect(await sharersOf(db, 'mine', mine, NOW, 5)).toEqual({ live: false, maybe: [] })
+    expect(await sharersOf(db, { runnerId: 'mine', enrollmentId: mine }, NOW, 5)).toEqual({ live: false, maybe: [] })
   })
 })
 
