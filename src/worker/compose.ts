@@ -154,7 +154,7 @@ function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): Enro
   }
 }
 
-/** The least that KV allows: for so long a location may read an entry that was replaced. */
+/** How long a location may go on reading a replaced entry. KV allows no less. */
 const KV_CACHE_SECONDS = 30
 
 const deriveSealingKey = (caKey: string): Promise<CryptoKey> => deriveHmacKey(caKey, SEALING_PURPOSE)

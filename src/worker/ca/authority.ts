@@ -71,7 +71,7 @@ export async function loadAuthority(secrets: AuthoritySecrets): Promise<Outcome<
   if (issuing === undefined || root === undefined) return misconfigured('CA_CERT is missing')
   const broken = await brokenChain(chain.value)
   if (broken !== null) return misconfigured(broken)
-  // Of CA_CERT alone: what the other two hold is on its way out, and must not keep a better CA from loading.
+  // Only of CA_CERT: the other two may hold an old CA, which must not keep its successor from loading.
   const lax = conformanceFault(certificates)
   if (lax !== null)
     return misconfigured(`certificate ${lax.at + 1} of CA_CERT ${lax.fault}: its leaves would not verify`)

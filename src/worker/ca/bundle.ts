@@ -7,7 +7,7 @@ import type { Authority } from './authority.ts'
 import type { Certificate } from './certificate.ts'
 import { ecPublicKeyOf } from './public-key.ts'
 
-/** In seconds. A new root is in the bundle for days before it signs. */
+/** In seconds. That is soon enough, since a new root is in the bundle for days before its CA signs. */
 const REFRESH_HINT = 300
 
 export interface SpiffeBundle {

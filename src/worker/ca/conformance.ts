@@ -1,6 +1,6 @@
-// What RFC 5280 demands of the certificates of CA_CERT beyond signatures and path length, as far as verifiers demand it:
-// `openssl verify -x509_strict`, and Python since 3.13, refuse the leaves of a CA that does not conform. Pure.
-// And what OpenSSL refuses wherever it verifies for TLS: a usage that it does not count, and a weak key.
+// Checks the certificates of CA_CERT by what strict verifiers demand of a CA beyond signatures and path length. Pure.
+// `openssl verify -x509_strict` and Python since 3.13 refuse the leaves of a CA that breaks these rules of RFC 5280.
+// Without that option, too, OpenSSL refuses for TLS a CA whose usages lack clientAuth or serverAuth, or with a weak key.
 
 import { type Bytes, equalBytes } from '../../protocol/bytes.ts'
 import { parseDer } from '../../protocol/der.ts'
@@ -8,7 +8,7 @@ import { OID } from '../../protocol/oids.ts'
 import type { Certificate } from './certificate.ts'
 import { ecPublicKeyOf } from './public-key.ts'
 
-/** The first fault in a chain from the issuing certificate up to the root, to follow its position; null for none. */
+/** The first fault in a chain from the issuing certificate up to the root, and its position; null for none. */
 export function conformanceFault(
   chain: readonly Certificate[],
 ): { readonly at: number; readonly fault: string } | null {
@@ -23,7 +23,7 @@ export function conformanceFault(
 }
 
 const LEAF_USAGES = [OID.clientAuth, OID.serverAuth]
-/** Of OpenSSL at its default security level, 2. */
+/** What OpenSSL demands at its default security level, 2. */
 const RSA_BITS_LEAST = 2048
 
 /** The length of the modulus of an RSAPublicKey (RFC 8017 §A.1.1). */
@@ -40,7 +40,7 @@ function faultOf({ extensions, subjectAttributes, spki, publicKey }: Certificate
   if (subjectKeyIdentifier === null) return 'has no subject key identifier (RFC 5280 §4.2.1.2)'
   if (critical.has(OID.subjectKeyIdentifier)) return 'has a critical subject key identifier (RFC 5280 §4.2.1.2)'
   if (critical.has(OID.authorityKeyIdentifier)) return 'has a critical authority key identifier (RFC 5280 §4.2.1.1)'
-  // OpenSSL takes anyExtendedKeyUsage for neither purpose of TLS.
+  // For TLS, OpenSSL does not let anyExtendedKeyUsage stand for clientAuth or serverAuth.
   if (extendedKeyUsage !== null && !LEAF_USAGES.every((usage) => extendedKeyUsage.includes(usage)))
     return 'has an extendedKeyUsage that does not name both clientAuth and serverAuth'
   if (ecPublicKeyOf(spki) === null && rsaBitsOf(publicKey) < RSA_BITS_LEAST)

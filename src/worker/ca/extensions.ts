@@ -12,18 +12,18 @@ export interface Extensions {
   /** GeneralNames. */
   readonly subjectAltName: readonly Element[] | null
   readonly subjectKeyIdentifier: Bytes | null
-  /** Its `keyIdentifier`. */
+  /** `keyIdentifier` of AuthorityKeyIdentifier. */
   readonly authorityKeyIdentifier: Bytes | null
-  /** DER of the first directory name in its `authorityCertIssuer`. */
+  /** DER of the first directory name in `authorityCertIssuer` of AuthorityKeyIdentifier. */
   readonly authorityIssuer: Bytes | null
-  /** Its `authorityCertSerialNumber`, the contents of the INTEGER. */
+  /** `authorityCertSerialNumber` of AuthorityKeyIdentifier: the contents of the INTEGER. */
   readonly authoritySerial: Bytes | null
   readonly noRevAvail: boolean
   /** OIDs of those above that are critical. */
   readonly critical: ReadonlySet<string>
   /**
-   * Whether any other extension is critical: such a certificate must be refused (§4.2). So must one with name
-   * constraints, which verifiers apply critical or not.
+   * Whether any other extension is critical, or there are name constraints, which verifiers always apply. Such a
+   * certificate must be refused (§4.2).
    */
   readonly unknownCritical: boolean
 }
@@ -90,9 +90,9 @@ export function readExtensions(elements: readonly Element[]): Extensions | null 
     extendedKeyUsage,
     subjectAltName,
     subjectKeyIdentifier,
-    authorityKeyIdentifier: authority?.children.find(({ tag }) => tag === 0x80)?.contents ?? null,
-    authorityIssuer: authority && directoryNameOf(authority.children.find(({ tag }) => tag === 0xa1)),
-    authoritySerial: authority?.children.find(({ tag }) => tag === 0x82)?.contents ?? null,
+    authorityKeyIdentifier: childOf(authority, AUTHORITY_TAG.keyIdentifier)?.contents ?? null,
+    authorityIssuer: directoryNameOf(childOf(authority, AUTHORITY_TAG.certIssuer)),
+    authoritySerial: childOf(authority, AUTHORITY_TAG.certSerialNumber)?.contents ?? null,
     noRevAvail: noRevAvail ?? false,
     critical,
     unknownCritical,
@@ -103,6 +103,12 @@ const isTrue = (element: Element | undefined): boolean => element?.tag === TAG.b
 
 const filledSequence = ({ tag, children }: Element): readonly Element[] | null =>
   tag === TAG.sequence && children.length > 0 ? children : null
+
+/** The fields of AuthorityKeyIdentifier (§4.2.1.1). */
+const AUTHORITY_TAG = { keyIdentifier: 0x80, certIssuer: 0xa1, certSerialNumber: 0x82 } as const
+
+const childOf = (parent: Element | null, tag: number): Element | undefined =>
+  parent?.children.find((child) => child.tag === tag)
 
 const directoryNameOf = (names: Element | undefined): Bytes | null =>
   names?.children.find(({ tag }) => tag === DIRECTORY_NAME)?.children[0]?.bytes ?? null

@@ -15,6 +15,7 @@ import type { LeafSubject } from '../../protocol/leaf.ts'
 import { OID } from '../../protocol/oids.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { IssuingCertificate } from './authority.ts'
+import { URI_NAME } from './extensions.ts'
 import { formatOrganizationalUnit, type Grant, saysNoRevAvail } from './profile.ts'
 
 /** The octets of a grant's serial, and the key identifier of its key. */
@@ -36,7 +37,7 @@ export function buildToBeSigned(
     EXTENDED_KEY_USAGE,
     extension(SUBJECT_KEY_IDENTIFIER, octetString(keyIdentifier)),
     extension(AUTHORITY_KEY_IDENTIFIER, sequence(element(CONTEXT_0, issuerKeyIdentifier))),
-    extension(SUBJECT_ALT_NAME, sequence(characterString(URI, grant.spiffeId))),
+    extension(SUBJECT_ALT_NAME, sequence(characterString(URI_NAME, grant.spiffeId))),
     ...(saysNoRevAvail(grant) ? [NO_REV_AVAIL] : []),
   )
   return sequence(
@@ -54,8 +55,6 @@ export function buildToBeSigned(
 const CONTEXT_0 = 0x80
 const CONSTRUCTED_CONTEXT_0 = 0xa0
 const CONSTRUCTED_CONTEXT_3 = 0xa3
-/** The GeneralName choice of a URI (§4.2.1.6). */
-const URI = 0x86
 
 /** `critical`: TRUE for a critical extension, else nothing, since DER leaves out FALSE. */
 const extension = (type: Bytes, value: Bytes, ...critical: Bytes[]): Bytes =>

@@ -34,7 +34,7 @@ export async function readiness({ clock, trust, authority, database }: Dependenc
   return { ready: faults.length === 0, trust: trust.hash, faults }
 }
 
-/** How long an isolate keeps the answer, also after the token was revoked. */
+/** How long an isolate keeps the answer. It may refuse for this long after the token was revoked. */
 const CHECK_KEPT = seconds(10)
 
 /**

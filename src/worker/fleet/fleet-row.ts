@@ -9,7 +9,7 @@ import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
-  /** Updates the fleet row of the enrollment; called at most once an hour, but where the last call failed. */
+  /** Updates the fleet row of the enrollment. Called at most once an hour, unless the last call failed. */
   readonly updateRow: (row: FleetRow) => Promise<void>
   /** Records the end of the enrollment; called once. */
   readonly recordEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
@@ -21,16 +21,16 @@ export interface FleetRow {
   readonly connected: boolean
   readonly instanceId: string | null
   readonly agent: string | null
-  /** End of the newest certificate, or of the one that may start the lineage anew. */
+  /** End of the newest certificate, or of the origin where that ends later. */
   readonly liveUntil: EpochSeconds
   /** Of the newest certificate. */
   readonly issuer: string
 }
 
-/** Rows written are most of the cost of a fleet. Queries rely on it: `mayLive` of store/enrollments.ts. */
+/** Rows written are most of the cost of a fleet. `mayLive` in store/enrollments.ts relies on this span. */
 const ROW_EVERY = hours(1)
 
-/** Also where the newest certificate ends an hour later than the row says. */
+/** Once an hour, and as soon as the newest certificate ends over an hour later than the row says. */
 export function isRowDue(record: EnrollmentRecord, now: EpochSeconds): boolean {
   const { ended, row } = record
   if (ended !== null) return false
@@ -63,7 +63,7 @@ export function statusOf(
   return { connected, instanceId, agent, serial, notAfter, ended: ended?.reason ?? null }
 }
 
-/** When the object clears itself: it updates the fleet row then, so not within an hour of the last update. */
+/** When the object clears itself. It updates the fleet row then, so this is at least an hour after the last update. */
 export const clearedAfter = (record: EnrollmentRecord): EpochSeconds => {
   const { ended, row } = record
   const forgotten = forgottenAfter(record)

@@ -1,4 +1,4 @@
-// The renewals that were granted: by which certificate, and for which key. A request that comes again is known by them.
+// The renewals that were granted: with which certificate, and for which key. A replayed request is found among them.
 // Pure.
 
 import { addSeconds, type EpochSeconds } from '../../protocol/time.ts'
@@ -7,13 +7,13 @@ import { REPLAY_MEMORY_MARGIN, renewableUntil } from './windows.ts'
 export interface Grant {
   /** Serial of the certificate that was presented. */
   readonly presented: string
-  /** The key that was asked for: SHA-256 of its SubjectPublicKeyInfo, in hexadecimal. */
+  /** SHA-256 of the SubjectPublicKeyInfo of the new key, in hexadecimal. */
   readonly publicKeyHash: string
-  /** When the presented certificate can no longer be renewed, and a margin. */
+  /** When the presented certificate can no longer be renewed, plus a margin. */
   readonly until: EpochSeconds
 }
 
-/** At the next one the oldest is forgotten: a request of that age that comes again is judged like a new one. */
+/** One more, and the oldest is forgotten: a replay of its request is then judged like a new request. */
 export const GRANTS_KEPT = 64
 
 interface Presented {
@@ -27,7 +27,7 @@ export const isGranted = (
   publicKeyHash: string,
 ): boolean => grants.some((grant) => grant.presented === presented.serial && grant.publicKeyHash === publicKeyHash)
 
-/** The grants with one more. `forgotten`: those that there was no room for, though they could still come again. */
+/** The grants with one more. `forgotten`: grants dropped for lack of room whose requests could still be replayed. */
 export function remember(
   grants: readonly Grant[],
   presented: Presented,

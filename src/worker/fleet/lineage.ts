@@ -5,39 +5,39 @@ import type { LeafContent } from '../../protocol/leaf.ts'
 import { type EpochSeconds, seconds, subtractSeconds } from '../../protocol/time.ts'
 import { type Grant, isGranted, remember } from './grants.ts'
 
-/** A certificate as it was signed: whoever asks for it again gets these bytes, not another signature. */
+/** A certificate as it was signed. A repeated request gets these bytes again, not another signature. */
 export interface SignedLeaf extends LeafContent {
   readonly der: Bytes
 }
 
-/** What is compared of a presented certificate. */
+/** The parts of a presented certificate that a lineage looks at. */
 export type PresentedLeaf = Pick<LeafContent, 'serial' | 'publicKeyHash' | 'notAfter'>
 
 /** The newest certificate. */
 export interface Tip extends LeafContent {
   /** Null for a provisioned one: an operator's CA folder signed it. */
   readonly der: Bytes | null
-  /** Its serial, and those of the earlier ones that the same request got: all have the same key. */
+  /** Its serial, and the serials of earlier certificates for the same key that the same request got. */
   readonly serials: readonly string[]
 }
 
 export interface Lineage {
-  /** Serials of the certificate that the tip was renewed from; none until the first renewal. */
+  /** Serials of the certificate that the tip was renewed from; empty until the first renewal. */
   readonly parent: readonly string[]
   readonly tip: Tip
   /** When the tip was first used, for a renewal or a connection; null: not yet. */
   readonly usedAt: EpochSeconds | null
-  /** Serial and end of a provisioned certificate, which may start the lineage anew; null: none may. */
+  /** A provisioned certificate, which may start the lineage anew; null: no certificate may. */
   readonly origin: Pick<LeafContent, 'serial' | 'notAfter'> | null
   readonly grants: readonly Grant[]
-  /** A renewal with the origin was forgotten, so one that is not known may be an old request: it must connect first. */
+  /** A grant of the origin was forgotten, so a renewal with it may be a replayed one. It must connect first. */
   readonly originForgotten: boolean
 }
 
-/** The runner keeps the parent's connection until the tip's is open; a late one of the parent is no clone for so long. */
+/** How long after the tip a parent may still connect: the runner keeps its old connection until the new one is open. */
 const MAKE_BEFORE_BREAK = seconds(60)
 
-/** `mayStartAnew`: a runner has the first certificate again after each restart. */
+/** `mayStartAnew`: the runner starts with the first certificate again after each restart. */
 export const startLineage = (certificate: LeafContent | SignedLeaf, mayStartAnew: boolean): Lineage => ({
   parent: [],
   tip: tipOf(certificate),
@@ -47,7 +47,7 @@ export const startLineage = (certificate: LeafContent | SignedLeaf, mayStartAnew
   originForgotten: false,
 })
 
-/** The lineage after a connection with its origin: every other certificate is retired. What was granted stays known. */
+/** The lineage after a connection with its origin: every other certificate is retired, the grants stay. */
 export const startAnew = (lineage: Lineage, origin: LeafContent, now: EpochSeconds): Lineage => ({
   ...lineage,
   parent: [],
@@ -58,9 +58,9 @@ export const startAnew = (lineage: Lineage, origin: LeafContent, now: EpochSecon
 export type RenewalVerdict =
   /** `next.tip` is the new certificate. Store `next` before it leaves. `retires`: the lineage starts anew. */
   | { readonly verdict: 'grant'; readonly next: Lineage; readonly retires: boolean }
-  /** The answer was lost: `next.tip` is given out again. */
+  /** The answer was lost, so `next.tip` is given out again. */
   | { readonly verdict: 'again'; readonly next: Lineage }
-  /** An old request that came again: refused, but no sign of a clone, since whoever repeats it need not hold a key. */
+  /** A replayed request: refused, but no sign of a clone, since anybody who has seen a request can replay it. */
   | { readonly verdict: 'superseded' }
   | { readonly verdict: 'clone' }
 
@@ -74,7 +74,7 @@ export function renewalVerdict(
   const { tip } = lineage
   const place = placeOf(lineage, presented)
   const mayRenew = place === 'tip' || place === 'parent' || place === 'origin'
-  // Whoever gets the certificate for the presented one's key holds that key.
+  // A new certificate for the presented one's own key is of use only to a holder of that key.
   if (!mayRenew && presented.publicKeyHash === candidate.publicKeyHash) return { verdict: 'clone' }
 
   const sameKey = candidate.publicKeyHash === tip.publicKeyHash
@@ -100,7 +100,7 @@ export function renewalVerdict(
   }
 }
 
-/** An enrollment that is asked for again with its key. Null: it has renewed meanwhile. */
+/** The verdict on a repeated request for an enrollment. Null: another key, or the enrollment has renewed. */
 export function repeatedEnrollment(
   lineage: Lineage,
   candidate: SignedLeaf,
@@ -115,9 +115,9 @@ export function repeatedEnrollment(
 export type ConnectionVerdict =
   /** Store `next` before the connection is accepted. */
   | { readonly verdict: 'accept'; readonly next: Lineage }
-  /** The origin after its lineage went on: the lineage starts anew once the runner has said hello. */
+  /** A connection with the origin of a lineage that went on: the lineage starts anew when the hello comes. */
   | { readonly verdict: 'anew' }
-  /** The parent's connection came late: closed, but no sign of a clone. */
+  /** The parent connected just after the tip: closed, but no sign of a clone. */
   | { readonly verdict: 'late' }
   | { readonly verdict: 'clone' }
 
@@ -138,7 +138,7 @@ export function connectionVerdict(lineage: Lineage, presented: PresentedLeaf, no
   }
 }
 
-/** `parent`: while the tip is unused; `replaced`: since it was used. */
+/** Where a certificate stands in the lineage. The parent is `parent` while the tip is unused, `replaced` afterwards. */
 type Place = 'tip' | 'parent' | 'origin' | 'replaced' | 'outside'
 
 function placeOf({ parent, tip, usedAt, origin }: Lineage, { serial }: PresentedLeaf): Place {
@@ -160,13 +160,13 @@ function tipOf(certificate: LeafContent | SignedLeaf): Tip {
   return { ...certificate, der, serials: [certificate.serial] }
 }
 
-/** The same key got a newer certificate. Whoever holds the key may hold either, so both are the tip. */
+/** The same key got a newer certificate. The holder of the key may use either, so both count as the tip. */
 const reissued = (tip: Tip, candidate: SignedLeaf): Tip => ({
   ...tipOf(candidate),
   serials: [...tip.serials, candidate.serial].slice(-SERIALS_KEPT),
 })
 
-/** A certificate is given anew after half its life, and the one it came from can be presented for little more than one. */
+/** Enough: a tip is reissued after half its life, and its parent can be presented for little more than one life. */
 const SERIALS_KEPT = 8
 
 function withGrant(

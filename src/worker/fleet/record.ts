@@ -27,13 +27,13 @@ export interface EnrollmentStart {
 
 export interface EnrollmentRecord extends Omit<EnrollmentStart, 'certificate'> {
   readonly lineage: Lineage
-  /** What the runner says it is; null: it has not said so. */
+  /** What the runner says it is; null until it says hello. */
   readonly agent: string | null
   /** The latest `notAfter` of any certificate of the enrollment: the lineage is needed until then. */
   readonly lastEnd: EpochSeconds
   readonly ended: { readonly reason: Reason; readonly at: EpochSeconds } | null
   readonly spent: readonly UsedChallenge[]
-  /** The fleet row as the object last wrote it; null: never, or that failed. */
+  /** The fleet row as last written; null: never written, or the last write failed. */
   readonly row: { readonly writtenAt: EpochSeconds; readonly liveUntil: EpochSeconds } | null
   /** A drain that has not been sent yet. */
   readonly drain: boolean
@@ -60,7 +60,7 @@ export function startRecord({
 export const forgottenAfter = ({ lastEnd }: EnrollmentRecord): EpochSeconds =>
   addSeconds(renewableUntil({ notAfter: lastEnd }), REPLAY_MEMORY_MARGIN)
 
-/** By the trust file as it is now, where it still places the enrollment: it may attest no runner ID any more. */
+/** The decision by today's trust file, which may attest no runner ID any more; the old one where it decides none. */
 export function decisionToday({ claims, decision }: EnrollmentRecord, trust: CompiledTrust): Decision {
   const today = decide(trust, claims)
   return today.ok ? today.value : decision
@@ -111,7 +111,7 @@ export const withLineage = (record: EnrollmentRecord, lineage: Lineage): Enrollm
   lastEnd: epochSeconds(Math.max(record.lastEnd, lineage.tip.notAfter)),
 })
 
-/** Whether the token that the enrollment was made with was revoked: that ends it for good, whatever else holds. */
+/** Whether the token that the enrollment was made with was revoked, which ends the enrollment for good. */
 export function isRevoked({ decision }: EnrollmentRecord, { revokedTokens }: BanList): boolean {
   const tokenId = tokenIdOf(decision)
   return tokenId !== null && revokedTokens.includes(tokenId)

@@ -1,12 +1,11 @@
-// Until when a certificate or a challenge may be used, by the clock of the enrollment's object, and how much longer the
-// object remembers that it was. Pure.
+// Until when a certificate may be renewed, and how much longer the enrollment's object remembers what was used. Pure.
 
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { addSeconds, type EpochSeconds, minutes } from '../../protocol/time.ts'
 
 /**
- * What may be used once is remembered for so long past its end. The object judges the end by its own clock, so the
- * margin is for that clock alone: it may be set back.
+ * What may be used once is remembered this long after it expires. The object checks the expiry by its own clock too, so
+ * the margin only has to cover that this clock is set back.
  */
 export const REPLAY_MEMORY_MARGIN = minutes(1)
 

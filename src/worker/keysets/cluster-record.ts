@@ -1,4 +1,4 @@
-// What the KeyDirectory keeps of one cluster, and what follows from it alone. Pure.
+// The record that the KeyDirectory keeps of one cluster, and what can be told from the record alone. Pure.
 
 import { KEY_SET_BACKOFF } from '../../protocol/limits.ts'
 import type { Refusal } from '../../protocol/refusals.ts'
@@ -14,10 +14,11 @@ import type { KeySet } from './jwks/parse.ts'
 export interface ClusterRecord {
   /** Name of its KV entry. Another name means another issuer or source, so the record is dropped. */
   readonly entry: string
-  /** The last good set, and when it was fetched. It is compared with other sets however old it is. */
+  /** The last good set. It is compared with other clusters' sets however old it is. */
   readonly set: KeySet | null
+  /** When `set` was fetched. */
   readonly fetchedAt: EpochMilliseconds | null
-  /** Thumbprints of a later set that had no key to use; they are compared, too. */
+  /** Thumbprints of a later set without a usable key. They are compared with other clusters' sets, too. */
   readonly unusable: readonly string[]
   /** Start of the last attempt, written before it is made. */
   readonly attemptedAt: EpochMilliseconds | null
@@ -44,7 +45,10 @@ export const thumbprintsOf = ({ set, unusable }: ClusterRecord): readonly string
   ...new Set([...(set?.thumbprints ?? []), ...unusable]),
 ]
 
-/** Issuers publish such sets by accident, so it replaces no good one. Private keys that a set shows are lost for good. */
+/**
+ * Whether a set has no usable key. Issuers publish such sets by accident, so it does not replace a good one. A set with
+ * exposed private keys does, since those keys must not be used again.
+ */
 export const hasNothingToUse = ({ keys, exposed }: KeySet): boolean => keys.length === 0 && exposed.length === 0
 
 export const NOTHING_TO_USE: Refusal = {

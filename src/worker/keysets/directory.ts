@@ -6,15 +6,8 @@ import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import type { Clock, EpochMilliseconds } from '../../protocol/time.ts'
 import type { Cluster } from '../../trust/modes/kubernetes.ts'
 import { log, logFailure } from '../telemetry/log.ts'
-import {
-  after,
-  type ClusterRecord,
-  hasNothingToUse,
-  NOTHING_TO_USE,
-  retryAt,
-  thumbprintsOf,
-  UNTRIED,
-} from './cluster-record.ts'
+import { after, hasNothingToUse, NOTHING_TO_USE, retryAt, thumbprintsOf } from './cluster-record.ts'
+import { ClusterRecords } from './cluster-records.ts'
 import type { KeySet } from './jwks/parse.ts'
 import { holdersOfSharedKeys, type KeyState, namesOf, type Snapshot } from './snapshot.ts'
 
@@ -48,7 +41,6 @@ interface Progress {
 }
 
 const PROGRESS = 'progress'
-const CLUSTER_PREFIX = 'cluster/'
 
 /** Reads the object's storage, and drops the records of clusters that the trust file no longer has. */
 export async function openDirectory(sources: DirectorySources): Promise<Directory> {
@@ -58,7 +50,7 @@ export async function openDirectory(sources: DirectorySources): Promise<Director
 
 export class Directory {
   readonly #sources: DirectorySources
-  readonly #records = new Map<string, ClusterRecord>()
+  readonly #records: ClusterRecords
   readonly #flights = new Map<string, Promise<void>>()
   #progress: Progress
   #sharing: ReadonlySet<string>
@@ -67,15 +59,7 @@ export class Directory {
   constructor(sources: DirectorySources, entries: ReadonlyMap<string, string>, roster: string) {
     this.#sources = sources
     const { storage } = sources
-    for (const [key, record] of [...storage.list<ClusterRecord>({ prefix: CLUSTER_PREFIX })]) {
-      const name = key.slice(CLUSTER_PREFIX.length)
-      // The defaults are for a record of an older version.
-      if (entries.get(name) === record.entry) this.#records.set(name, { ...UNTRIED, ...record })
-      else storage.delete(key)
-    }
-    for (const [name, entry] of entries) {
-      if (!this.#records.has(name)) this.#keep(name, { ...UNTRIED, entry })
-    }
+    this.#records = new ClusterRecords(storage, entries)
     const kept = storage.get<Progress>(PROGRESS)
     this.#progress = { sequence: 0, published: 0, states: {}, ...kept, roster }
     this.#sharing = this.#holders()
@@ -87,9 +71,9 @@ export class Directory {
    * missed its refresh, or lacks the `kid`. Null where the trust file has no such cluster.
    */
   async ask(name: string, kid: string): Promise<DirectoryAnswer | null> {
-    const known = this.#records.get(name)?.set
-    const untried = this.#sources.clusters.filter((cluster) => this.#records.get(cluster.name)?.tried === false)
-    // The one that is asked for goes first.
+    const known = this.#records.find(name)?.set
+    const untried = this.#sources.clusters.filter((cluster) => !this.#records.get(cluster.name).tried)
+    // The cluster that is asked for goes first.
     untried.sort((a, b) => Number(b.name === name) - Number(a.name === name))
     await Promise.all(untried.map((cluster) => this.#fetchOnce(cluster)))
     const cluster = this.#sources.clusters.find((known) => known.name === name)
@@ -111,7 +95,7 @@ export class Directory {
   /** The answer for every cluster, without a fetch. */
   answers(): ReadonlyMap<string, DirectoryAnswer> {
     this.#advance(false)
-    return new Map([...this.#records.keys()].map((name) => [name, this.#answer(name)]))
+    return new Map(this.#records.names.map((name) => [name, this.#answer(name)]))
   }
 
   /** Brings KV up to date. A failure is logged and repaired by the next call. */
@@ -127,7 +111,9 @@ export class Directory {
   async #writeUntilCurrent(): Promise<void> {
     while (this.#progress.published !== this.#progress.sequence) {
       const { sequence } = this.#progress
-      const snapshots = [...this.#records].map(([name, { entry }]) => [entry, this.#snapshot(name)] as const)
+      const snapshots = this.#records.names.map(
+        (name) => [this.#records.get(name).entry, this.#snapshot(name)] as const,
+      )
       await this.#sources.writeSnapshots(new Map(snapshots))
       this.#keepProgress({ published: sequence })
     }
@@ -135,7 +121,7 @@ export class Directory {
 
   #isDue(name: string, kid: string, known: KeySet | null | undefined): boolean {
     const now = this.#sources.clock()
-    const record = this.#record(name)
+    const record = this.#records.get(name)
     const { set, fetchedAt, attemptedAt, refetchedAt } = record
     const underWay = this.#flights.has(name)
     if (set === null || fetchedAt === null || now > after(fetchedAt, KEY_SET_LIFE)) {
@@ -146,7 +132,7 @@ export class Directory {
     if (set.keys.some((key) => key.kid === kid) || set !== known) return false
     if (underWay) return true
     if (refetchedAt !== null && now < after(refetchedAt, KEY_SET_REFETCH_COOLDOWN)) return false
-    this.#keep(name, { ...record, refetchedAt: now })
+    this.#records.set(name, { ...record, refetchedAt: now })
     return true
   }
 
@@ -165,30 +151,30 @@ export class Directory {
   async #fetch(cluster: Cluster): Promise<void> {
     const { name } = cluster
     const attemptedAt = this.#sources.clock()
-    this.#keep(name, { ...this.#record(name), attemptedAt })
+    this.#records.set(name, { ...this.#records.get(name), attemptedAt })
     const result = await this.#sources.fetchKeySet(cluster).catch((error: unknown) => {
       // A bug, counted as a failed attempt: until each cluster was tried once, no set is used.
       logFailure('bug', error, { cluster: name })
       return refuse('keys_fetch_failed')
     })
-    if (!result.ok) this.#fail(name, result.error, this.#record(name).unusable)
+    if (!result.ok) this.#fail(name, result.error, this.#records.get(name).unusable)
     else if (hasNothingToUse(result.value)) this.#fail(name, NOTHING_TO_USE, result.value.thumbprints)
     else this.#load(name, result.value)
   }
 
   #load(name: string, set: KeySet): void {
-    const record = this.#record(name)
+    const record = this.#records.get(name)
     const changed = JSON.stringify(record.set) !== JSON.stringify(set)
     const fetchedAt = this.#sources.clock()
-    this.#keep(name, { ...record, tried: true, set, fetchedAt, unusable: [], failures: 0, fault: null })
+    this.#records.set(name, { ...record, tried: true, set, fetchedAt, unusable: [], failures: 0, fault: null })
     for (const thumbprint of set.exposed) log('error', 'private key published', { cluster: name, thumbprint })
     this.#compare()
     this.#advance(changed)
   }
 
   #fail(name: string, fault: Refusal, unusable: readonly string[]): void {
-    const record = this.#record(name)
-    this.#keep(name, { ...record, tried: true, unusable, failures: record.failures + 1, fault })
+    const record = this.#records.get(name)
+    this.#records.set(name, { ...record, tried: true, unusable, failures: record.failures + 1, fault })
     const { reason, detail } = fault
     log('warn', 'key set not loaded', { cluster: name, reason, detail })
     this.#compare()
@@ -205,25 +191,27 @@ export class Directory {
   }
 
   #holders(): Set<string> {
-    return holdersOfSharedKeys(new Map([...this.#records].map(([name, record]) => [name, thumbprintsOf(record)])))
+    return holdersOfSharedKeys(
+      new Map(this.#records.names.map((name) => [name, thumbprintsOf(this.#records.get(name))])),
+    )
   }
 
-  /** Raises the sequence where there is something to publish. It is at least the time, so that it grows even if storage is lost. */
+  /** Raises the sequence where there is something to publish. It is at least the time, in case storage is lost. */
   #advance(changed: boolean): void {
-    const states = Object.fromEntries([...this.#records.keys()].map((name) => [name, this.#state(name)]))
+    const states = Object.fromEntries(this.#records.names.map((name) => [name, this.#state(name)]))
     if (!changed && JSON.stringify(states) === JSON.stringify(this.#progress.states)) return
     this.#keepProgress({ states, sequence: Math.max(this.#progress.sequence + 1, this.#sources.clock()) })
   }
 
   #state(name: string): KeyState {
-    const { fetchedAt } = this.#record(name)
+    const { fetchedAt } = this.#records.get(name)
     if (fetchedAt === null) return 'never'
     if (this.#sources.clock() > after(fetchedAt, KEY_SET_LIFE)) return 'stale'
     return this.#sharing.has(name) ? 'shared' : 'usable'
   }
 
   #snapshot(name: string): Snapshot {
-    const { set, fetchedAt } = this.#record(name)
+    const { set, fetchedAt } = this.#records.get(name)
     const { roster, sequence } = this.#progress
     const state = this.#state(name)
     const keys = state === 'usable' || state === 'shared' ? (set?.keys ?? []) : []
@@ -231,7 +219,7 @@ export class Directory {
   }
 
   #answer(name: string): DirectoryAnswer {
-    const record = this.#record(name)
+    const record = this.#records.get(name)
     const { refetchedAt, fault } = record
     const snapshot = this.#snapshot(name)
     return {
@@ -240,17 +228,6 @@ export class Directory {
       retryAt: snapshot.state === 'never' || snapshot.state === 'stale' ? retryAt(record) : null,
       fault,
     }
-  }
-
-  #record(name: string): ClusterRecord {
-    const record = this.#records.get(name)
-    if (record === undefined) throw new Error(`no record of cluster ${name}`)
-    return record
-  }
-
-  #keep(name: string, record: ClusterRecord): void {
-    this.#records.set(name, record)
-    this.#sources.storage.put(CLUSTER_PREFIX + name, record)
   }
 
   #keepProgress(changes: Partial<Progress>): void {

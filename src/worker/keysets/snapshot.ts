@@ -96,8 +96,8 @@ function parseKey(value: Json): VerificationKey | null {
 }
 
 /**
- * The clusters whose sets have a key in common. Each of two such clusters could forge the other's nodes, so all of them
- * are listed, whichever came first. `thumbprints`: by cluster name.
+ * The clusters that share a key with another one. Each of them could forge the other's nodes, so all are listed,
+ * whichever had the key first. `thumbprints`: by cluster name.
  */
 export function holdersOfSharedKeys(thumbprints: ReadonlyMap<string, readonly string[]>): Set<string> {
   const holders = new Map<string, string[]>()

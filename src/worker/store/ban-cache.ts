@@ -15,7 +15,7 @@ import {
 import type { BanList } from '../../trust/bans.ts'
 import { logFailure } from '../telemetry/log.ts'
 
-/** Within so long a ban takes effect in every isolate. */
+/** A ban takes effect in every isolate within this time. */
 const FRESH = seconds(30)
 /** How long an old list is used while the database is away, so that an outage does not end a fleet. */
 const USABLE = minutes(15)
@@ -30,7 +30,7 @@ export function keepBanList(
   let failedAt: EpochSeconds | null = null
   return async () => {
     const now = toEpochSeconds(clock())
-    // A time from the future is as far away as one of the past: the clock was set back.
+    // `at` may lie in the future, where the clock was set back.
     const isWithin = (at: EpochSeconds, span: Seconds) => Math.abs(now - at) <= span
     if (kept !== null && isWithin(kept.at, FRESH)) return ok(kept)
     if (failedAt === null || !isWithin(failedAt, PAUSE)) {

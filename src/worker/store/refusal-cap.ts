@@ -3,15 +3,15 @@
 
 import { type EpochSeconds, minutes, seconds, subtractSeconds } from '../../protocol/time.ts'
 
-/** So many rows within `BURST_SPAN` are written at once, further ones one a second. */
+/** How many rows are written without delay within `BURST_SPAN`. After that, one a second is written. */
 export const BURST = { unproven: 30, proven: 20 } as const
 export const BURST_SPAN = minutes(1)
-/** A reason that no proven caller of the tenant had for so long is always written, since it may be a clone. */
+/** A reason that the tenant's proven callers were not refused for in this time is always written: it may be a clone. */
 export const RARE_SPAN = seconds(10)
 
 /**
- * Proven callers of each tenant have a cap of their own, so that no flood of others hides them: not of callers who proved
- * nothing, nor of those who proved an identity that has no tenant, as anybody with an AWS account can.
+ * The proven callers of each tenant have a cap of their own, so that no flood hides their refusals: neither of callers
+ * who proved nothing, nor of callers whose identity has no tenant, as anybody with an AWS account can get.
  */
 interface Refused {
   readonly proven: boolean

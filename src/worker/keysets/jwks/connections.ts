@@ -1,11 +1,11 @@
-// Shares the connections of a Worker among the fetches of key sets, so that issuers that stall delay no other.
+// Shares the connections of a Worker among the fetches of key sets, so that a stalled issuer delays no other issuer.
 
 import { type Milliseconds, milliseconds } from '../../../protocol/time.ts'
 import type { FetchFunction } from './fetch.ts'
 
-/** So many fetches of a Worker may wait for response headers; the runtime queues more (Workers, Platform, Limits). */
+/** How many fetches may wait for response headers at once; the runtime queues others (Workers, Platform, Limits). */
 const CONNECTIONS = 6
-/** In this time each fetch that waits has a connection once: half of what a fetch may take. */
+/** Within this time every waiting fetch gets a connection once. It is half of a fetch's time-out. */
 const ROUND = milliseconds(1500)
 const TICK = milliseconds(50)
 
@@ -26,8 +26,8 @@ export class Connections {
   #timer: ReturnType<typeof setInterval> | null = null
 
   /**
-   * `fetch` with a turn for each request. While others wait, a request that has had its share of a round is cut off, and
-   * is made anew after them, until its own signal ends it.
+   * `fetch`, where requests take turns. While others wait, a request that has had its share of a round is aborted, and
+   * made again after them until its own signal ends it.
    */
   through(fetch: FetchFunction): FetchFunction {
     return async (url, init) => {
@@ -70,7 +70,7 @@ export class Connections {
     next.start()
   }
 
-  /** Cuts off as many as there are waiting, of those that have had their share. */
+  /** Aborts requests that have had their share, at most as many as are waiting. */
   #tick(): void {
     if (this.#waiting.length === 0) {
       if (this.#timer !== null) clearInterval(this.#timer)
@@ -89,9 +89,9 @@ export class Connections {
 
 const shareOf = (requests: number): Milliseconds => milliseconds((ROUND * CONNECTIONS) / requests)
 
-/** Removes the first that is so; whether there was one. */
-function remove<T>(list: T[], isOne: (entry: T) => boolean): boolean {
-  const at = list.findIndex(isOne)
+/** Removes the first such entry. Gives whether there was one. */
+function remove<T>(list: T[], isMeant: (entry: T) => boolean): boolean {
+  const at = list.findIndex(isMeant)
   if (at !== -1) list.splice(at, 1)
   return at !== -1
 }
