@@ -1,7 +1,7 @@
-// Checks the paths that an operator gives.
+// Checks the paths that an operator gives, and follows their symbolic links.
 
 import { readlinkSync, realpathSync } from 'node:fs'
-import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
+import { dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import { looksLikeToken } from '../../protocol/tokens.ts'
 
 /** What is wrong with the path of the variable or option `name`, or null. Quotes nothing of it. */
@@ -13,39 +13,44 @@ export function pathMistake(name: string, path: string): string | null {
   return null
 }
 
-/** Of a folder: a relative one would be another one for each working directory. */
+/** The same for a folder. It must be absolute: a relative one would depend on the working directory. */
 export const folderMistake = (name: string, path: string): string | null =>
   pathMistake(name, path) ?? (isAbsolute(path) ? null : `${name} must be an absolute path`)
 
-/** The kernel's own: what is made there is no file, and calls there may never return. */
+/** File systems of the kernel: nothing that is made there lasts, and calls there may never return. */
 const KERNEL = ['/proc', '/sys', '/dev']
 
-/** Of a folder that files are kept in. */
+/** The same for a folder that files are kept in. */
 export function stateFolderMistake(name: string, path: string): string | null {
   const mistake = folderMistake(name, path)
   if (mistake !== null) return mistake
-  const places = [resolve(path), resolved(resolve(path))]
+  const places = [resolve(path), followed(resolve(path))]
   const kernel = KERNEL.find((folder) => places.some((place) => place === folder || place.startsWith(`${folder}/`)))
   return kernel === undefined ? null : `${name} is under ${kernel}, where no file lasts: name another folder`
 }
 
-/** As many as Linux follows in one path. */
+/** As many links as Linux follows in one path, so that a circle of links ends. */
 const MAX_LINKS = 40
 
-/** Where a path leads, its symbolic links resolved, even those that lead to nothing. */
-function resolved(path: string, links = MAX_LINKS): string {
+/**
+ * Where the system follows a path to. A link to something that does not exist yet is followed, too. The part of the path
+ * that does not exist stays as it is written.
+ */
+export function followed(path: string, links = MAX_LINKS): string {
+  const names = (isAbsolute(path) ? path : `${process.cwd()}${sep}${path}`).split(sep)
+  return names.reduce((folder, name) => (name === '..' ? dirname(folder) : real(join(folder, name), links)), sep)
+}
+
+function real(path: string, links: number): string {
   try {
     return realpathSync(path)
   } catch {
-    const parent = dirname(path)
-    if (parent === path) return path
-    const target = links === 0 ? null : targetOf(path)
-    const folder = resolved(parent, links)
-    return target === null ? join(folder, basename(path)) : resolved(resolve(folder, target), links - 1)
+    const target = linkTarget(path)
+    return target === null || links === 0 ? path : followed(resolve(dirname(path), target), links - 1)
   }
 }
 
-function targetOf(path: string): string | null {
+function linkTarget(path: string): string | null {
   try {
     return readlinkSync(path)
   } catch {
