@@ -1,8 +1,8 @@
-// Reads a file to a limit, whatever it holds and however long it grows meanwhile.
+// Reads a file up to a limit, which holds even if the file grows meanwhile.
 
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs'
 
-/** At most `limit` bytes of what the path leads to, a pipe or a device among it. Throws the system's error. */
+/** At most `limit` bytes of a file of any kind, such as a pipe or a device. Throws the system's error. */
 export function readUpToLimit(path: string, limit: number): Uint8Array {
   const file = openSync(path, constants.O_RDONLY)
   try {
@@ -12,16 +12,16 @@ export function readUpToLimit(path: string, limit: number): Uint8Array {
   }
 }
 
-/** Looks at an opened file, and throws where it is not to be read. `file` is its descriptor. */
-export type Inspect = (stats: Stats, file: number) => void
+/** Throws where an opened file must not be read. `file`: its descriptor. */
+type Inspect = (stats: Stats, file: number) => void
 
 /** The text of a regular file, as `readRegularBytes` reads it. */
 export const readRegularFile = (path: string, limit: number, flags = 0, inspect?: Inspect): string =>
   readRegularBytes(path, limit, flags, inspect).toString('utf8')
 
 /**
- * The bytes of a regular file of at most `limit`; throws otherwise. A pipe in its place does not hang. `flags`: further
- * ones to open it with, such as O_NOFOLLOW.
+ * The bytes of a regular file of at most `limit` bytes. Throws for any other file; a pipe does not make it hang.
+ * `flags`: more flags to open it with, such as O_NOFOLLOW.
  */
 export function readRegularBytes(path: string, limit: number, flags = 0, inspect: Inspect = () => {}): Buffer {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | flags)

@@ -2,7 +2,7 @@
 
 import { X509Certificate } from 'node:crypto'
 
-/** Null where it is none. */
+/** Null where the bytes are no certificate. */
 export function readCertificate(der: Uint8Array): X509Certificate | null {
   try {
     return new X509Certificate(der)
@@ -11,7 +11,7 @@ export function readCertificate(der: Uint8Array): X509Certificate | null {
   }
 }
 
-/** Each certificate; null where one of them is none. */
+/** Null where one of them is no certificate. */
 export function readCertificates(ders: readonly Uint8Array[]): X509Certificate[] | null {
   const read = ders.flatMap((der) => readCertificate(der) ?? [])
   return read.length === ders.length ? read : null

@@ -11,7 +11,7 @@ import { bareHost, type HttpProxy, type ProxyRules, proxyFor } from './proxy-rul
 
 export interface Outgoing {
   readonly rules: ProxyRules
-  /** PEM, trusted beside the system's, of the target and of an https proxy; null: those alone. */
+  /** PEM of roots that may have issued the target's or an https proxy's certificate, beside the system's; null: none. */
   readonly roots: string | null
   /** PEM, shown to a target that asks; never to a proxy. */
   readonly client?: { readonly certificate: string; readonly key: string }
@@ -19,7 +19,7 @@ export interface Outgoing {
   readonly signal: AbortSignal
 }
 
-/** A failure between here and the proxy, or at the proxy; any other error of a request is the target's. */
+/** A failure on the way to the proxy or at the proxy. Any other error of a request is about the target. */
 export class ProxyError extends Error {
   override readonly name = 'ProxyError'
   /** Whether another root would have helped. */

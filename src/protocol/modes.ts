@@ -7,7 +7,7 @@ export interface ModeTraits {
   readonly minted: boolean
   /** The evidence can be used again, so a runner that lost its certificate enrolls again without a restart. */
   readonly reusable: boolean
-  /** The evidence is a platform's, and must be given again after `certificate.reattest`. */
+  /** The evidence comes from a platform, and must be given again after `certificate.reattest`. */
   readonly reattests: boolean
   /** A runner can enroll with it. Otherwise an operator issues the certificate. */
   readonly configurable: boolean
@@ -17,9 +17,9 @@ export interface ModeTraits {
   readonly patience: number
 }
 
-/** Nothing but another token helps. */
+/** A token or certificate that is refused three times will not be accepted later: only another one helps. */
 export const THREE_TRIES = 3
-/** A deploy of the trust file, or the end of a key rotation, makes a platform's evidence good without the runner. */
+/** Evidence of a platform may be accepted later, after a deploy of the trust file or the end of a key rotation. */
 const ENDLESS = Number.POSITIVE_INFINITY
 
 const KUBERNETES = {

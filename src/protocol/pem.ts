@@ -18,7 +18,7 @@ export interface PemBlock {
   readonly bytes: Bytes
 }
 
-/** A block as it stands in a text; `bytes` or else its fault, which quotes nothing. */
+/** A block of a text: its bytes, or the fault, which quotes nothing of it. */
 interface Found {
   readonly label: string
   /** The line of the text that it begins on, from 1. */
@@ -36,7 +36,7 @@ export function parsePem(text: string, limit: number): Result<readonly PemBlock[
   return all(found.value.map(({ label, content }) => (content.ok ? ok({ label, bytes: content.value }) : content)))
 }
 
-/** OpenSSL writes it before an EC key (RFC 5480 §2.1.1), which names its curve itself, too. */
+/** OpenSSL writes this block before an EC key (RFC 5480 §2.1.1). It is not needed: the key names its curve, too. */
 const EC_PARAMETERS = 'EC PARAMETERS'
 
 /** The blocks of an operator's file. Text around them and `EC PARAMETERS` are skipped. The error names the place. */
@@ -52,7 +52,7 @@ export function parsePemFile(text: string, limit: number): Result<readonly PemBl
 
 const NO_CERTIFICATE = 'a PEM block that is not a CERTIFICATE'
 
-/** The certificates (DER) of an operator's file where each of them has a use: one that cannot be read is an error. */
+/** The certificates (DER) of an operator's file in which every one is needed: an unreadable block is an error. */
 export function parseCertificateFile(text: string, limit: number): Result<readonly Bytes[], string> {
   const blocks = parsePemFile(text, limit)
   if (!blocks.ok) return blocks
@@ -70,8 +70,8 @@ export interface CertificateBundle {
 }
 
 /**
- * The certificates of an operator's file that lists whom to trust, where one more or less leaves the others as they
- * are: what cannot be read is passed over, unless nothing is left or it is a private key.
+ * The certificates of an operator's file that lists whom to trust. A block that cannot be read is passed over, since the
+ * other certificates do not depend on it. It is an error where no certificate is left, or a block is a private key.
  */
 export function parseCertificateBundle(
   text: string,
@@ -116,8 +116,8 @@ function findFileBlocks(text: string, limit: number): Result<readonly Found[], s
 }
 
 /**
- * Text outside the blocks, and white space around a line: refused in what a runner sends; skipped in a file of the
- * operator's, where `openssl x509 -text` and comments put some (RFC 7468 §2 allows it).
+ * What happens to text outside the blocks and to white space around a line. It is refused in what a runner sends. It is
+ * skipped in an operator's file, where comments and `openssl x509 -text` put some (RFC 7468 §2 allows it).
  */
 type SurroundingText = 'refused' | 'skipped'
 
@@ -144,7 +144,7 @@ function findBlocks(text: string, limit: number, surroundings: SurroundingText):
     } else if (open === null) {
       if (line === '' && (found.length > 0 || surroundings === 'skipped')) continue
       if (surroundings === 'refused' || line.includes('\\n')) return err(outside(line, found.length > 0))
-      // Its BEGIN line was damaged, and passed for text.
+      // The BEGIN line of this block was damaged and has been skipped as text.
       if (line.startsWith(BOUNDARY))
         found.push({ label: '', line: i + 1, content: err('an END line without a BEGIN line') })
     } else if (line.startsWith(BOUNDARY)) {
@@ -162,10 +162,10 @@ const unended = ({ label, line }: Open): Found => ({ label, line, content: err(N
 const ended = (open: Open, end: string): Found => ({
   label: open.label,
   line: open.line,
-  content: open.fault === null ? endOf(open, end) : err(open.fault),
+  content: open.fault === null ? contentOf(open, end) : err(open.fault),
 })
 
-function endOf({ label, body }: Open, line: string): Found['content'] {
+function contentOf({ label, body }: Open, line: string): Found['content'] {
   if (labelOf(line, 'END') !== label) return err('the END line does not match the BEGIN line')
   const bytes = decodeBase64(body)
   return bytes === null ? err('the PEM block holds something other than base64') : ok(bytes)

@@ -1,5 +1,5 @@
 // The reasons of refusals, each with the code that the caller gets, and the notices.
-// Their names are stable, since logs, the event table and alerts use them. `muster explain` has an advice for each.
+// Their names are stable, since logs, the event table and alerts use them. `muster explain` gives advice on each.
 
 export const REASONS = {
   // The form of the request.
@@ -97,5 +97,5 @@ export type Reason = keyof typeof REASONS
 
 export const isReason = (text: string): text is Reason => Object.hasOwn(REASONS, text)
 
-/** What an operator should look at though nothing was refused. An event has a notice or a reason. */
+/** Something to look at although nothing was refused. An event has a notice or a reason, not both. */
 export type Notice = 'runner_id_shared'

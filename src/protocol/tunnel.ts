@@ -99,7 +99,7 @@ export const CLIENT_CERT_HEADER = 'Client-Cert'
 /** `<challenge>.<base64url signature>`: ECDSA P-256 with SHA-256, r‖s, over `proofText`. */
 export const PROOF_HEADER = 'Muster-Proof'
 
-/** The text that the certificate's key signs. Its line ends keep it apart from the nonce of a renewal. `host`: of the URL. */
+/** What the certificate's key signs. It has line ends, so it is never the nonce of a renewal. `host`: of the URL. */
 export const proofText = (host: string, challenge: string): string => `muster-tunnel-v1\n${host}\n${challenge}`
 
 export const formatProof = (challenge: string, signature: Uint8Array): string =>

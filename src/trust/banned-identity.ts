@@ -1,5 +1,5 @@
-// What a ban of an identity names: an AWS role, session, user or account, or a ServiceAccount. Its grammar, its normal
-// form, and the normal forms that the identity of a caller answers to. Pure.
+// The identities that can be banned: an AWS role, session, user or account, or a ServiceAccount. Parses and formats
+// them, and lists the bans that apply to a caller. Pure.
 
 import { everyCharacter } from '../protocol/characters.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
@@ -14,8 +14,8 @@ export type BannedIdentity =
   | { readonly kind: 'service-account'; readonly namespace: string; readonly serviceAccount: string }
 
 /**
- * Paths of roles and users are left out, since AWS does not prove that of a role, and names are unique in an account
- * whatever their paths.
+ * The normal form. Paths of roles and users are left out: AWS does not prove the path of a role, and a name is unique in
+ * its account whatever its path.
  */
 export function formatIdentity(identity: BannedIdentity): string {
   switch (identity.kind) {
@@ -33,8 +33,8 @@ export function formatIdentity(identity: BannedIdentity): string {
 }
 
 /**
- * Parses what an operator writes, or what STS answers. A bare account and `arn:aws:iam::<account>:root` are the whole
- * account, as in IAM's own policies. The error says what to write instead, to follow the value.
+ * Parses what an operator writes, or what STS answers. A bare account and `arn:aws:iam::<account>:root` mean the whole
+ * account, as in IAM's own policies. The error says what to write instead; the caller puts the value before it.
  */
 export function parseIdentity(text: string): Result<BannedIdentity, string> {
   if (isAwsAccount(text)) return ok({ kind: 'account', account: text })
@@ -46,14 +46,14 @@ export function parseIdentity(text: string): Result<BannedIdentity, string> {
     : err('is no ServiceAccount: write system:serviceaccount:<namespace>:<name>, both exact')
 }
 
-/** The values of the bans that hold for the identity of a caller: itself, and whatever it is part of. */
+/** The values of the bans that apply to a caller: its own identity, and the role and account that it belongs to. */
 export function namesOfIdentity(identity: string): readonly string[] {
   const parsed = parseIdentity(identity)
   if (!parsed.ok) return [identity]
-  return [identity, ...partOf(parsed.value).map(formatIdentity)]
+  return [identity, ...scopesOf(parsed.value).map(formatIdentity)]
 }
 
-function partOf(identity: BannedIdentity): readonly BannedIdentity[] {
+function scopesOf(identity: BannedIdentity): readonly BannedIdentity[] {
   switch (identity.kind) {
     case 'account':
     case 'service-account':
@@ -96,10 +96,10 @@ const ARN_FORMS =
   'is no ARN that a caller can have: write arn:aws:iam::<account>:role/<role>, arn:aws:iam::<account>:user/<user>, arn:aws:sts::<account>:assumed-role/<role>/<session>, or the account alone'
 const NO_PATTERNS = 'there are no patterns, and a role stands for all its sessions'
 
-/** Paths (IAM API reference): U+0021 to U+007E. A pattern in one would be taken for a part of it. */
+/** Paths hold U+0021 to U+007E (IAM API reference). `*` is refused, since it would be taken for a pattern and is none. */
 const isPathSegment = (text: string): boolean => everyCharacter(text, (c) => c >= '!' && c <= '~' && c !== '*')
 
-/** For `<namespace>/<name>` and `<namespace>:<name>`, as people write ServiceAccounts, the exact form. */
+/** For the other ways in which people write a ServiceAccount, `<namespace>/<name>` and `<namespace>:<name>`. */
 function otherForm(text: string): string {
   const [namespace = '', name = '', ...rest] = text.split(text.includes('/') ? '/' : ':')
   return rest.length === 0 && isLabelName(namespace) && isSubdomain(name)

@@ -32,7 +32,7 @@ export interface BanList {
 
 export const NO_BANS: BanList = { at: epochSeconds(0), bans: [], revokedTokens: [] }
 
-/** What a ban may name. Null: there is none, or not yet. */
+/** The properties of a caller that a ban may name. Null: the caller has none, or none yet. */
 export interface BanSubject {
   readonly enrollmentId: string | null
   readonly runnerId: string | null
@@ -83,12 +83,12 @@ export function mapsBanned(trust: CompiledTrust, { kind, value }: Ban): boolean 
 }
 
 /**
- * Parses what an operator wants banned to its normal form. What can match nobody is an error: it says what to write
- * instead, and is to follow the option, value included. `trust` null: names are not looked up in the
- * trust file, as where a ban is lifted.
+ * Parses what an operator wants banned to its normal form. A value that can match nobody is an error, which quotes the
+ * value and says what to write instead; the caller puts the name of the option before it. `trust` null: names are not
+ * looked up in the trust file, as when a ban is lifted.
  */
 export function parseBan(kind: BanKind, text: string, trust: BanContext | null): Result<Ban, string> {
-  // A secret is not printed.
+  // A token is a secret, so the error does not quote it.
   if (kindOfToken(text) !== null) return err('is a token itself: name its id with --token, from `muster token list`')
   const value = normalForm(kind, text, trust)
   return value.ok ? ok({ kind, value: value.value }) : err(`${quote(text)} ${value.error}`)
@@ -123,7 +123,7 @@ function idOf(text: string, fault: string): Result<string, string> {
   return isUuidv7(id) ? ok(id) : err(`${fault}: it looks like 0192f3c4-5678-7abc-8def-0123456789ab`)
 }
 
-/** A minted ID, or that of a node: `<cluster>/<node>` with each `.` of the node `_`. */
+/** A minted runner ID, or the runner ID of a node: `<cluster>/<node>`, with `_` for each `.` in the node's name. */
 function runnerIdOf(text: string, trust: BanContext | null): Result<string, string> {
   const slash = text.indexOf('/')
   if (slash === -1) {

@@ -1,4 +1,4 @@
-// Says what the trust file asks for where a request was refused, for operators. Pure; it decides nothing.
+// Tells operators what the trust file demands of a request that was refused. Pure; it decides nothing.
 
 import type { Labels } from '../protocol/refusals.ts'
 import type { Seconds } from '../protocol/time.ts'
@@ -7,7 +7,7 @@ import { AWS_REGION, ISSUER } from './grammar.ts'
 import type { AwsMapping } from './modes/aws-sts.ts'
 import type { Cluster } from './modes/kubernetes.ts'
 
-/** What the event of a refusal says of its caller. */
+/** The fields of a refusal's event that the answer depends on. */
 export interface Seen {
   readonly reason: string | null
   readonly source: string | null
@@ -15,7 +15,7 @@ export interface Seen {
   readonly claimed: Labels | null
 }
 
-/** A sentence each; none where the trust file has no part in the refusal. */
+/** One sentence for each demand; empty where the refusal does not depend on the trust file. */
 export function demandsOf(trust: CompiledTrust, seen: Seen): string[] {
   const { claimed, source } = seen
   const cluster = trust.clusters.find(
@@ -109,9 +109,9 @@ function regionDemands({ aws }: CompiledTrust, region: string | undefined): stri
   ]
 }
 
-/** The mappings that are nearest to who the caller is. */
+/** The mappings of the caller's account or cluster, else the tenants. */
 function mappingDemands(trust: CompiledTrust, cluster: Cluster | undefined, seen: Seen): string[] {
-  // First, since a cluster may be called like an account.
+  // The account goes first, since a cluster may have an account's number as its name.
   const account = accountOf(seen)
   if (account !== null) {
     const mapped = trust.awsMappings.filter((mapping) => mapping.account === account)

@@ -67,7 +67,7 @@ export function compileKeySource(
   issuer: (Place & { readonly value: string }) | null,
   deployed: boolean,
 ): KeyAccess | null {
-  // Only what is deployed without a way to its keys is a mistake; else `kubernetesNotes` says what a deploy will need.
+  // A mistake only for a deployed Worker. For others, `kubernetesNotes` says what a deploy will need.
   if (deployed && jwksFile === undefined && binding === undefined) {
     if (caFile === undefined) checkReachable(reader, jwksURI ?? issuer)
     else {

@@ -23,7 +23,7 @@ export function reauthorize(trust: CompiledTrust, list: BanList, enrolled: Enrol
   if (decision.value.tenant !== tenant) return refuse('standing_lost')
   const tokenId = tokenIdOf(decision.value)
   if (tokenId !== null && list.revokedTokens.includes(tokenId)) return refuse('token_revoked')
-  // A ban names a runner by the ID that it enrolled with, also where the trust file attests none any more.
+  // A ban still finds the runner by the ID that it enrolled with where the trust file no longer attests one.
   const runnerId = decision.value.runnerId ?? enrolled.decision.runnerId
   if (findBan(list, { ...decision.value, runnerId, enrollmentId, tokenId }) !== null) return refuse('banned')
   return decision
