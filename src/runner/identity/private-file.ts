@@ -11,7 +11,7 @@ export interface PrivateFile {
   readonly wasOpen: boolean
 }
 
-/** It may not be used, whatever is in it: somebody else can have written it. The message says why, and no path. */
+/** The file must not be used, since somebody else can have written it. The message says why, and no path. */
 export class UnsafeFileError extends Error {
   override readonly name = 'UnsafeFileError'
 }
@@ -26,7 +26,7 @@ const OTHERS_WRITE = 0o022
 export function readPrivateFile(path: string, limit: number): PrivateFile {
   let wasOpen = false
   const text = readRegularFile(path, limit, constants.O_NOFOLLOW, (stats, file) => {
-    const fault = faultOf(stats)
+    const fault = faultOf(stats, isOurs(stats))
     if (fault !== null) throw new UnsafeFileError(fault)
     wasOpen = (stats.mode & OTHERS_READ) !== 0
     if (wasOpen) tighten(file)
@@ -34,13 +34,13 @@ export function readPrivateFile(path: string, limit: number): PrivateFile {
   return { text, wasOpen }
 }
 
-/** Why others can have written the file, or null. */
-function faultOf(stats: Stats): string | null {
-  if (!isOurs(stats)) return `it belongs to user ${stats.uid}`
+/** Why somebody else can write what was opened, or null. */
+function faultOf(stats: Stats, isOwnerTrusted: boolean): string | null {
+  if (!isOwnerTrusted) return `it belongs to user ${stats.uid}`
   return (stats.mode & OTHERS_WRITE) === 0 ? null : `others than its owner may write it (mode ${modeOf(stats)})`
 }
 
-/** Mode 600, for one that is kept but not used. Never through a link; throws the system's error. */
+/** Gives mode 600 to a file that is kept but not used. Never through a link; throws the system's error. */
 export function tightenFile(path: string): void {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   try {
@@ -67,8 +67,7 @@ export function openFolder(path: string): string | null {
   const folder = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY)
   try {
     const stats = fstatSync(folder)
-    if (!isOurs(stats) && stats.uid !== 0) return `it belongs to user ${stats.uid}`
-    return (stats.mode & OTHERS_WRITE) === 0 ? null : `others than its owner may write it (mode ${modeOf(stats)})`
+    return faultOf(stats, isOurs(stats) || stats.uid === 0)
   } finally {
     closeSync(folder)
   }

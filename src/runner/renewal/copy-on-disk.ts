@@ -11,11 +11,11 @@ const KEPT_BACK = 'could not persist the renewed identity — going on with the 
 export class CopyOnDisk {
   readonly #store: IdentityStore | null
   readonly #log: Log
-  /** What a boot would find. */
+  /** The identity that a boot would find. */
   #onDisk: Identity | null
-  /** What is to be written and could not be. */
+  /** The identity that could not be written yet. */
   #unwritten: Identity | null = null
-  /** It was logged that nothing can be written, at boot or since. */
+  /** Whether the log already says that nothing can be written. */
   #warned: boolean
 
   constructor(store: IdentityStore | null, log: Log, onDisk: Identity | null) {
@@ -25,12 +25,12 @@ export class CopyOnDisk {
     this.#warned = store !== null && store.unwritable !== null
   }
 
-  /** Whether a boot would find it. */
+  /** Whether a boot would find this identity. */
   has(identity: Identity | null): boolean {
     return identity !== null && this.#onDisk === identity
   }
 
-  /** Writes it, now or later. Gives whether it is written. `keepsFormer`: until then the one on disk is used. */
+  /** Writes the identity, now or later. Gives whether it is written. `keepsFormer`: the one on disk serves until then. */
   write(identity: Identity, keepsFormer: boolean): boolean {
     if (this.#store === null) return true
     try {
@@ -59,14 +59,14 @@ export class CopyOnDisk {
   }
 
   /**
-   * The identity on disk has a successor that is used from now on: presented again, it would look like a clone. Leaves
-   * one of another enrollment, which has none.
+   * Removes the identity on disk, since its successor is used from now on: if a boot presented it again, it would look
+   * like a clone. An identity of another enrollment stays.
    */
   dropFormer(): void {
     if (this.#onDisk === null || this.#onDisk.enrollmentId !== this.#unwritten?.enrollmentId) return
     this.#onDisk = null
     const cause = this.#removal()
-    // On a full disk there is room for it now.
+    // On a full disk there may be room now.
     if (!this.writeAgain()) this.#log('warn', NOT_PERSISTED, { cause })
   }
 
@@ -84,7 +84,7 @@ export class CopyOnDisk {
     this.#unwritten = null
     this.#warned = false
     try {
-      // Until now a boot could have got the same certificate again with that key.
+      // The key is no longer needed to get the same certificate again.
       this.#store?.forgetRequest()
     } catch {
       // It stays, and the next enrollment writes over it.

@@ -14,7 +14,7 @@ export type Work = 'enroll' | 'renew'
 /** What the configuration allows. */
 export interface Policy {
   readonly renews: boolean
-  /** The evidence serves more than once, so a lost identity can be had anew without a restart. */
+  /** The evidence can be used again, so a runner that lost its identity enrolls again without a restart. */
   readonly enrollsAgain: boolean
   /** A provisioned certificate that nothing renews is replaced by an operator: the runner stays up and waits. */
   readonly waitsForOperator: boolean
@@ -67,9 +67,9 @@ export type AttemptResult = Result<
 /** How long past its end the control plane still renews a certificate. */
 export const RENEWAL_WINDOW = toMilliseconds(minutes((RENEWAL_GRACE + CLOCK_LEEWAY) / 60))
 const PROTOCOL_TRIES = 3
-/** However short a certificate lives, renewals are this far apart. */
+/** Renewals are at least this far apart, however short a certificate lives. */
 const LEAST_BETWEEN = 3000
-/** One attempt's time-out: what must be left of the window for a last try. */
+/** The time-out of one attempt. So much of the window must be left for a last try. */
 const LAST_TRY = 10_000
 
 const EXPIRED = 'identity expired beyond the renewal grace window — runner needs re-enrollment'
@@ -102,9 +102,7 @@ export const isLive = (lifetime: Lifetime | null, now: ClockReading): lifetime i
 export function nextStep(policy: Policy, { lifetime, request }: State, now: ClockReading): Step {
   const work = request?.work ?? (lifetime === null ? 'enroll' : 'renew')
   if (lifetime !== null && work === 'renew' && policy.renews) {
-    if (elapsed(lifetime.since, now) > lifetime.length + RENEWAL_WINDOW) {
-      return { do: 'exit', exit: exitWith(EXIT.lost, EXPIRED) }
-    }
+    if (windowLeft(work, lifetime, now) < 0) return { do: 'exit', exit: exitWith(EXIT.lost, EXPIRED) }
   }
   if (request !== null) return attemptAfter(request.wait, elapsed(request.last, now), work)
   if (lifetime === null) return { do: 'attempt', work }
@@ -114,7 +112,7 @@ export function nextStep(policy: Policy, { lifetime, request }: State, now: Cloc
   return left > 0 ? { do: 'wait', for: left } : { do: 'exit', exit: exitWith(EXIT.lost, NOT_RENEWED) }
 }
 
-/** A refusal told the control plane's time: by it the certificate of a renewal that is due has `length` left. */
+/** The state after a refusal of a renewal: by the control plane's time in it, the certificate has `length` left. */
 export const withLifeLeft = (state: State, length: Milliseconds, now: ClockReading): State =>
   state.lifetime === null
     ? state

@@ -1,4 +1,4 @@
-// Watches a provisioned certificate: adopts the one that an operator puts in its place, and warns before it ends.
+// Watches a provisioned certificate: takes up its replacement by an operator, and warns before it ends.
 
 import { hours, rfc3339, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, elapsed, mostElapsed, TICK } from '../environment/clock.ts'
@@ -14,7 +14,7 @@ const COMPLAIN_EVERY = toMilliseconds(hours(1))
 export interface WatchParts {
   readonly source: ProvisionedSource
   readonly declared: DeclaredIdentity
-  /** Where something renews it, no operator needs to be reminded. */
+  /** Whether the runner renews the certificate itself, so that no operator needs to be reminded. */
   readonly renews: boolean
   readonly rotator: Pick<Rotator, 'replace'>
   readonly clocks: Clocks

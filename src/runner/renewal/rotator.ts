@@ -1,6 +1,5 @@
 // Enrolls and renews when the lifecycle says so, and keeps the identity in memory and on disk.
 
-import { messageOf } from '../../node/errors.ts'
 import { ok } from '../../protocol/result.ts'
 import { type EpochSeconds, milliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, TICK } from '../environment/clock.ts'
@@ -8,8 +7,8 @@ import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
 import type { Log } from '../environment/log.ts'
 import type { EvidenceConfig } from '../evidence/registry.ts'
 import type { Identity } from '../identity/identity.ts'
-import { newRequestKey, type RequestKey } from '../identity/keys.ts'
-import { type IdentityStore, NOT_PERSISTED } from '../identity/store.ts'
+import type { RequestKey } from '../identity/keys.ts'
+import type { IdentityStore } from '../identity/store.ts'
 import { AttemptLog } from './attempt-log.ts'
 import type { BootIdentity, CurrentIdentity } from './boot.ts'
 import { CopyOnDisk } from './copy-on-disk.ts'
@@ -29,6 +28,7 @@ import {
   withLifeLeft,
   withRenewalDue,
 } from './lifecycle.ts'
+import { RequestKeys } from './request-keys.ts'
 
 export interface RotatorParts {
   readonly policy: Policy
@@ -46,20 +46,13 @@ export interface RotatorParts {
   readonly onIdentity: (identity: Identity, how: 'enrolled' | 'renewed' | 'kept') => void
 }
 
-interface Request {
-  readonly work: Work
-  readonly key: RequestKey
-  /** The key was made by a former process. */
-  readonly isOld: boolean
-}
-
 /** A renewed identity that is not on disk yet. */
 interface Successor {
   readonly identity: Identity
   readonly state: State
 }
 
-/** An identity on disk that has so little left is followed by one that could not be written. In milliseconds. */
+/** With this little left, the identity on disk is replaced by one that could not be written. In milliseconds. */
 const LAST_MINUTE = 60_000
 
 const WAIT: Step = { do: 'wait', for: TICK }
@@ -71,16 +64,14 @@ export class Rotator {
   readonly #parts: RotatorParts
   readonly #attemptLog: AttemptLog
   readonly #disk: CopyOnDisk
+  readonly #requestKeys: RequestKeys
   #state: State
   #identity: Identity | null
   #expired: Identity | null
-  /** Unused while it waits to be written, so that the identity on disk may still renew. */
+  /** Not used before it is written, so that the identity on disk may still renew. */
   #successor: Successor | null = null
-  #request: Request | null = null
   /** False until `onIdentity` was called: a persisted identity waits for its first renewal. */
   #announced = false
-  /** The key of an enrollment on disk is that of a former process, and is used once. */
-  #pendingRead = false
   #wake = new AbortController()
   readonly #giveUp = new AbortController()
   #stopping = false
@@ -92,6 +83,7 @@ export class Rotator {
     this.#identity = current?.identity ?? null
     this.#expired = expired
     this.#disk = new CopyOnDisk(parts.store, parts.log, this.#identity ?? expired)
+    this.#requestKeys = new RequestKeys(parts.store, parts.log)
   }
 
   /** The identity, while its certificate lives. */
@@ -127,11 +119,11 @@ export class Rotator {
     this.#wake.abort()
   }
 
-  /** Goes on with the certificate that an operator put in the place of a provisioned one. */
+  /** Goes on with the certificate by which an operator replaced a provisioned one. */
   replace({ identity, lifetime }: CurrentIdentity): void {
     this.#identity = identity
     this.#state = { lifetime, request: null }
-    this.#request = null
+    this.#requestKeys.drop()
     this.#announce('renewed')
     this.#wake.abort()
   }
@@ -147,7 +139,7 @@ export class Rotator {
     if (work === 'enroll' && !evidence.ok)
       return exitWith(EXIT.config, ...(evidence.error === null ? [] : [evidence.error]))
     const subject = this.#identity
-    const attempt = await this.#untilGivenUp(work, await this.#keyFor(work))
+    const attempt = await this.#untilGivenUp(work, await this.#requestKeys.keyFor(work))
     // An operator replaced the certificate meanwhile: the answer is about the former one.
     if (attempt === null || this.#identity !== subject) return null
     this.#attemptLog.skew(attempt)
@@ -168,8 +160,10 @@ export class Rotator {
       return after.error
     }
     this.#state = after.value
-    // What was enrolled with it has renewed meanwhile. Evidence that serves more than once enrolls with another key.
-    if (this.#request?.isOld && result.error.verdict === 'credential' && policy.enrollsAgain) this.#request = null
+    // The enrollment that a former process made with this key has renewed meanwhile. Reusable evidence enrolls with
+    // another key.
+    const isRefused = result.error.verdict === 'credential'
+    if (isRefused && this.#requestKeys.isOld && policy.enrollsAgain) this.#requestKeys.drop()
     if (before.lifetime !== null && after.value.lifetime === null) {
       this.#identity = null
       this.#tidy((store) => store.setAside())
@@ -193,7 +187,7 @@ export class Rotator {
     return true
   }
 
-  /** Null where a stop came before the attempt, or waited for its answer in vain. */
+  /** Null where the runner was stopped before the attempt, or while it waited for the answer. */
   async #untilGivenUp(work: Work, key: RequestKey): Promise<Attempt | null> {
     if (this.#stopping) return null
     const { signal } = this.#giveUp
@@ -208,42 +202,13 @@ export class Rotator {
     return evidence.ok ? client.enroll(evidence.value, key, signal) : null
   }
 
-  /** One key and CSR for all attempts of one request; an enrollment's are on disk before they are sent. */
-  async #keyFor(work: Work): Promise<RequestKey> {
-    if (this.#request?.work === work) return this.#request.key
-    const kept = work === 'enroll' ? this.#pendingKey() : null
-    const key = kept ?? (await newRequestKey())
-    if (work === 'enroll' && kept === null) this.#saveRequest(key)
-    this.#request = { work, key, isOld: kept !== null }
-    return key
-  }
-
-  #pendingKey(): RequestKey | null {
-    if (this.#pendingRead) return null
-    this.#pendingRead = true
-    const pending = this.#parts.store?.loadRequest() ?? ok(null)
-    if (pending.ok) return pending.value
-    this.#parts.log('warn', pending.error)
-    return null
-  }
-
-  #saveRequest(key: RequestKey): void {
-    const { log, store } = this.#parts
-    try {
-      store?.saveRequest(key)
-    } catch (error) {
-      // For a folder that could not be written at boot this was logged then.
-      if (store?.unwritable === null) log('warn', NOT_PERSISTED, { cause: messageOf(error) })
-    }
-  }
-
   /** Persists the new identity, then uses it. */
   #adopt({ identity, serverTime }: Enrolled, work: Work): Exit | null {
     const { clocks, mismatch, policy, random } = this.#parts
     const now = clocks.now()
     const mayWait = work === 'renew' && this.#mayWait(now)
     const written = this.#disk.write(identity, mayWait)
-    this.#request = null
+    this.#requestKeys.drop()
     const how = work === 'enroll' ? 'enrolled' : 'renewed'
     this.#attemptLog.success(how, identity)
     const mistake = mismatch(identity)

@@ -130,7 +130,7 @@ export function dialer(base: URL, network: Network, post: Post, instanceId: stri
   }
 }
 
-/** Of what Node throws for an argument that came from outside; a message of its own could quote it. */
+/** For what Node throws. Its code alone, since its message could quote an argument that came from outside. */
 const causeOf = (error: unknown): string => `the tunnel cannot be dialed: ${codeOf(error)}`
 
 const REFUSAL_BYTES = 16 * 1024
