@@ -42,13 +42,9 @@ const TO_NODE = ([, node = 0]: readonly number[]) => node
 const TO_GROUP = ([npm = 0]: readonly number[]) => -npm
 
 test.concurrent.each([
-  ['SIGTERM', 'npm', DEV, TO_NPM],
   ['SIGINT', 'npm', DEV, TO_NPM],
-  ['SIGHUP', 'npm', DEV, TO_NPM],
   ['SIGKILL', 'npm', DEV, TO_NPM],
-  ['SIGTERM', 'what npm started', DEV, TO_NODE],
   ['SIGKILL', 'what npm started', DEV, TO_NODE],
-  ['SIGTERM', 'all, as a service manager does', DEV, TO_GROUP],
   ['SIGHUP', 'all, as a terminal that closes does', DEV, TO_GROUP],
   ['SIGTERM', 'the npm of npm start', START, TO_NPM],
   ['SIGINT', 'all of npm start, as Ctrl-C does', START, TO_GROUP],
