@@ -14,8 +14,9 @@ import {
   writeNew,
 } from './ca/folder.ts'
 import { retiredKeys, rotationState } from './ca/rotation.ts'
+import { retiredKeysText, rotationText } from './ca/standing.ts'
 import { type IssueOptions, issue } from './ca-issue.ts'
-import { retiredKeysText, rotateCommand, rotationText } from './ca-rotate.ts'
+import { rotateCommand } from './ca-rotate.ts'
 import { CommandError, command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 
 interface DirOptions extends SharedOptions {

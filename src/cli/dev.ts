@@ -44,7 +44,7 @@ function toPort(text: string): number {
 function addVariable(text: string, variables: Record<string, string> = {}): Record<string, string> {
   const [key = '', value] = splitOnce(text)
   if (value === undefined || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(key)) {
-    // What may be its value is not printed.
+    // What follows the `=` is not printed, since it may be a secret.
     throw new CommandError(`--var takes KEY=VALUE: ${quote(key)} is no name, or has no value`)
   }
   return { ...variables, [key]: value }
@@ -95,7 +95,7 @@ async function dev(options: DevOptions): Promise<void> {
     ending,
     log: (level, message) => log.write('worker', level, message),
   }).catch((error: unknown) => {
-    // Everything that was opened is closed; what is still loading is not waited for.
+    // Everything that was opened is closed. Modules that are still loading are not waited for.
     if (ending.aborted) process.exit()
     throw error
   })

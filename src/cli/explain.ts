@@ -72,7 +72,7 @@ async function askedFor(
   }
 }
 
-/** The minted token that the request showed. */
+/** The minted token that the request used. */
 async function tokenOf(db: Database, { reason, claimed, identity }: EventRow): Promise<TokenRow | null> {
   const id = claimed?.token ?? identity
   if (reason?.startsWith('token_') !== true || !id) return null
@@ -80,7 +80,7 @@ async function tokenOf(db: Database, { reason, claimed, identity }: EventRow): P
   return findTokenById(db, id)
 }
 
-/** The ban that the request met, where it stands still. */
+/** The ban that refused the request, unless it was lifted since. */
 async function banOf(
   db: Database,
   { reason, enrollmentId, runnerId, identity, tenant, claimed }: EventRow,

@@ -58,7 +58,7 @@ export function watchOutput(): void {
 /** What a person can act on, in one line. Null: a bug, which is reported with its stack. */
 function refusalOf(error: unknown): string | null {
   if (error instanceof CommandError) return error.message
-  // A file or a folder that the system refuses is the operator's, whichever command met it.
+  // A file or folder that cannot be used is the operator's mistake in every command, not a bug.
   if (!(error instanceof Error && 'syscall' in error && 'path' in error && 'code' in error)) return null
   return printable(`${error.path}: ${error.syscall} is refused (${error.code})`)
 }

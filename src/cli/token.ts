@@ -162,7 +162,7 @@ async function list(options: SharedOptions): Promise<void> {
   )
 }
 
-/** What matters of its times: a used or revoked token no longer expires. */
+/** When the token was revoked or used, else when it expires. */
 const momentOf = (t: { revokedAt: string | null; usedAt: string | null; expiresAt: string | null }): string =>
   t.revokedAt ?? t.usedAt ?? t.expiresAt ?? 'no expiry'
 

@@ -87,7 +87,7 @@ function refuse(options: SharedOptions, mistakes: readonly Mistake[]): void {
 }
 
 async function build(options: SharedOptions): Promise<void> {
-  // An earlier good file must not be deployed in place of one that cannot be compiled.
+  // When the trust file does not compile, the result of an earlier one must not be deployed.
   const withdraw = () => rmSync(COMPILED, { force: true })
   const deployed = DEPLOYING.includes(process.env.WRANGLER_COMMAND ?? '')
   const compilation = await compileTrustFile(options.trust, deployed).catch((error: unknown) => {

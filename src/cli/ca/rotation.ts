@@ -1,6 +1,6 @@
 // Changes the CA folder through the steps of a rotation. `next` and `previous` in it say where the rotation is. Each
-// appears and goes by one rename, and what is copied keeps its old place until then: a step that was cut off can be
-// repeated.
+// is created and removed by one rename, and copied files stay in their old place until then. So an interrupted step can
+// be repeated.
 
 import { createPrivateKey } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
@@ -79,7 +79,7 @@ function namesIn(dir: string): string[] {
   }
 }
 
-/** Makes `next`, in place of one that was cut off. */
+/** Makes `next`, and replaces what an interrupted step left. */
 export function placeNext(dir: string, ca: CaFolder): void {
   const next = nextOf(dir)
   changing(dir, () => {
@@ -111,7 +111,7 @@ export function activateNext(dir: string): void {
   })
 }
 
-/** Ends the activation; no key stays behind where an earlier end was cut off. */
+/** Ends the activation. Where an earlier end was interrupted, this removes the key that it left. */
 export function removeNext(dir: string): void {
   const next = nextOf(dir)
   changing(dir, () => {
@@ -126,12 +126,12 @@ export function retirePrevious(dir: string, at: string): void {
   changing(dir, () => renameSync(previousOf(dir), join(dir, `${RETIRED}${at.replaceAll(':', '')}`)))
 }
 
-/** A file for the owner alone, whole or not there at all, whatever stood in its place. */
+/** Writes a file for the owner alone, whole or not at all. It replaces a former one. */
 export function writeSecretFile(dir: string, name: string, content: string): void {
   changing(dir, () => replaceFile(join(dir, name), content, 0o600))
 }
 
-/** Without the root's key, which may be kept elsewhere. */
+/** Every file but the root's key, which may be kept elsewhere. */
 const ALWAYS_THERE = [CA_FILES.root, CA_FILES.issuingKey, CA_FILES.issuing]
 
 const modeOf = (name: string): number => (name === CA_FILES.rootKey || name === CA_FILES.issuingKey ? 0o600 : 0o644)
@@ -152,7 +152,7 @@ const foreignKey = (dir: string): CommandError =>
     `${join(dir, CA_FILES.rootKey)} is not seen to be the key of a root here (has it a passphrase?): move it away first`,
   )
 
-/** A key that an earlier attempt left half-written does not stay. */
+/** Also removes a key that an earlier attempt left half-written. */
 function replaceFile(path: string, content: string, mode: number): void {
   removeTemporaries(path)
   writeAtomically(path, content, mode)

@@ -18,7 +18,7 @@ export interface EdgeProblem {
 export function admit(request: IncomingMessage, scheme: Scheme): Result<string, EdgeProblem> {
   const host = hostOf(request)
   if (host === null) return err(problem(400, 'Bad Request', 'Host is not one host name'))
-  // A page whose own name resolves to 127.0.0.1 (DNS rebinding) may read what it gets; its name gives it away.
+  // A web page whose host name resolves to 127.0.0.1 (DNS rebinding) could read the answers. Its Host shows that name.
   const { hostname } = new URL(`http://${host}`)
   if (!isLoopback(hostname)) {
     const detail = `muster dev answers to localhost and 127.0.0.1 alone, not to ${hostname}`
@@ -57,8 +57,8 @@ function pathOf(target: string, host: string): string | null {
 }
 
 /**
- * Browsers say who makes a request: in Sec-Fetch-Site, in Origin or, older ones, in Referer alone. A link to a page is
- * followed; to the cron jobs it is not, since it runs them. Other clients say nothing of it.
+ * Browsers say which site makes a request: in Sec-Fetch-Site, in Origin, or in older browsers in Referer alone. A link
+ * from another site is allowed, except to the cron jobs, which it would run. Other clients send none of these headers.
  */
 function isOfAnotherSite({ method, headers }: IncomingMessage, own: string, path: string): boolean {
   const runsCrons = new URL(`http://localhost${path}`).pathname === SCHEDULED_PATH

@@ -35,7 +35,7 @@ export async function bundle(entry: string, ending?: AbortSignal): Promise<strin
   return kept.code
 }
 
-/** Null: nothing was kept, or something of it has changed. */
+/** Null where nothing was kept, or where something has changed since. */
 function readKept(path: string): Kept | null {
   try {
     const kept: Kept = JSON.parse(readFileSync(path, 'utf8'))

@@ -49,7 +49,7 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
   return { screen: screenOf(options, folder, runner.state()), stop: runner.stop }
 }
 
-/** By the command that the screen names. */
+/** Mints with the same command that the screen shows. */
 async function mint({ tenant, persistTo, trust, environment, ending }: DemoOptions): Promise<string> {
   const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
   if (environment !== undefined) args.push('--env', environment)
@@ -60,7 +60,7 @@ const CLI = join(PROJECT, 'src/cli/main.ts')
 
 function bootRunner({ edge, log }: DemoOptions, folder: string, token: string) {
   const { tlsUrl, caFile } = edge
-  // What this shell holds for another runner stays out.
+  // The variables of another runner in this shell are not passed on.
   const others = Object.entries(process.env).filter(([name]) => !/^(COMPASS_)?RUNNER_/.test(name))
   const env = {
     ...Object.fromEntries(others),
@@ -136,7 +136,7 @@ function certificateFacts(folder: string): [string, string][] {
   }
 }
 
-/** Each with what it is for; as short as the options of this start allow. */
+/** The commands to try next, each with its purpose. Options that have their default here are left out. */
 function commands({ edge, tenant, persistTo, trust, environment }: DemoOptions, folder: string): [string, string][] {
   const { url, tlsUrl, caFile } = edge
   const same = [

@@ -2,7 +2,7 @@
 
 import { fstatSync, readFileSync, statSync } from 'node:fs'
 
-/** Milliseconds from the first reason to stop until the process ends, whatever still runs; watchdogs kill its children. */
+/** Milliseconds from the first reason to stop until the process ends in any case; watchdogs kill its children. */
 const STOP_WITHIN = 4500
 /** Milliseconds between two looks at the starter. */
 const LOOK_EVERY = 250

@@ -1,4 +1,4 @@
-// What operators are told of each reason and notice: what happened and what to do.
+// The advice for operators on each reason and notice: what happened, and what to do.
 
 import type { Notice, Reason } from '../../protocol/reasons.ts'
 

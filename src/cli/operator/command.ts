@@ -30,7 +30,7 @@ export class CommandError extends Error {
   }
 }
 
-/** What is quoted of the command line may hold anything, a token that was pasted in the place of its id among it. */
+/** A quoted part of the command line may hold anything, even a token that was pasted instead of its id. */
 const quotable = (line: string): string => printable(withoutSecrets(line))
 
 /** The shared options, by their names on the command line. */
@@ -67,7 +67,7 @@ export const command = (name: string, summary: string, uses: readonly SharedName
     })
     .configureOutput({
       outputError: (message, write) => {
-        // A guess at what was meant is a line of its own.
+        // commander puts its suggestion on a second line.
         const line = quotable(
           message
             .replace(/^error: /, '')
@@ -92,7 +92,7 @@ export function group(name: string, summary: string): Command {
 /** Adds the options that every command accepts, after its own. */
 export function shareOptions(to: Command): void {
   for (const sub of to.commands) shareOptions(sub)
-  // Before the name of one of its commands they would count for nothing.
+  // Before the name of a subcommand these options would have no effect.
   if (to.commands.length === 0) {
     to.optionsGroup(SHARED_OPTIONS)
     for (const [name, option] of SHARED) {

@@ -27,7 +27,7 @@ export async function readLogin(): Promise<Login> {
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false' }
   const printed = await promisify(execFile)(process.execPath, args, { env }).then(
     ({ stdout }) => stdout,
-    // It exits with 1 where there is none.
+    // wrangler exits with 1 where nobody is logged in.
     () => '{}',
   )
   const { token, key, email } = v.parse(v.fallback(LOGIN, {}), printed)
@@ -42,13 +42,13 @@ const LOGIN = v.pipe(
   v.object({ token: v.optional(v.string()), key: v.optional(v.string()), email: v.optional(v.string()) }),
 )
 
-/** Milliseconds for one answer, and the most bytes of it. */
+/** How long one answer may take, in milliseconds, and how many bytes it may have. */
 const PATIENCE = 30_000
 const LARGEST = 64 * 1024 * 1024
 
 export interface Refused {
   readonly status: number
-  /** What Cloudflare says of it, on one line. */
+  /** Cloudflare's own message, on one line. */
   readonly text: string
 }
 

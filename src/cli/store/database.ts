@@ -8,7 +8,7 @@ import { type StateFolder, stateFolder } from '../edge/state.ts'
 import { claimState, type RunningEdge } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
 
-/** `edge`: the one that runs on the local state, if any. */
+/** `edge`: the edge that runs on the local state, if any. */
 type Work<T> = (db: Database, edge: RunningEdge | null) => Promise<T>
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
@@ -29,7 +29,7 @@ export async function withDatabase<T>(options: SharedOptions, work: Work<T>): Pr
   return withState(state, options.env, work).finally(lock.value)
 }
 
-/** A running edge has the database of its own environment, which is not the one that the command means. */
+/** Refuses where the running edge has another environment than the command: then it has another database. */
 function refuseOtherEnvironment({ root }: StateFolder, edge: RunningEdge, meant: string | null): void {
   if (edge.environment === meant) return
   const name = (environment: string | null) => (environment === null ? 'no environment' : `environment ${environment}`)
