@@ -31,8 +31,8 @@ export const elapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
   milliseconds(Math.max(0, now.uptime - since.uptime))
 
 /**
- * The longer of both readings, for what does no harm when it is done too early. A virtual machine that its host paused
- * sees the pause by the wall clock alone, and so does a boot whose wall clock was set right later.
+ * The longer of both readings, for work that may be done too early without harm. Only the wall clock shows that the host
+ * paused a virtual machine, or that it was itself wrong at boot and was corrected since.
  */
 export const mostElapsed = (since: ClockReading, now: ClockReading): Milliseconds =>
   milliseconds(Math.max(now.wall - since.wall, elapsed(since, now)))

@@ -9,7 +9,7 @@ export interface Guarded {
   readonly path: string
 }
 
-/** One line for each mount that cannot be read, or that is, holds or lies under something guarded. */
+/** One line for each mount that has another form, or that is, contains or lies under something guarded. */
 export function mountMistakes(mounts: readonly string[], guarded: readonly Guarded[]): string[] {
   const kept = guarded.map(({ what, path }) => ({ what, path, spellings: spellings(path) }))
   return mounts.flatMap((mount) => {
@@ -28,8 +28,8 @@ export function mountMistakes(mounts: readonly string[], guarded: readonly Guard
 }
 
 /**
- * The host path of `SRC[:DST[:OPTIONS]]`. Null for other forms that container engines accept (Docker's long form, a named
- * volume, a path of Windows), since it cannot be told whether they show a credential.
+ * The host path of `SRC[:DST[:OPTIONS]]`. Null for other forms that container engines accept (Docker's long form, a
+ * named volume, a path of Windows), since it cannot be told whether they show a credential.
  */
 function sourceOf(mount: string): string | null {
   const [source = '', target, options, ...rest] = mount.split(':')

@@ -12,7 +12,7 @@ export type Secrets = ReadonlyMap<string, Uint8Array>
 const SECRET_FILES = 1000
 const SECRET_BYTES = 16 * 1024 * 1024
 
-/** How much a file may have grown since it was looked at; one of the kernel's says that it has no size. */
+/** How much a file may have grown since its size was read. Files of the kernel report size 0. */
 const GROWTH_BYTES = 64 * 1024
 
 /**
@@ -33,7 +33,7 @@ export function readSecrets(folder: string | null, tenant: string | null): Resul
       const { size } = statSync(path)
       room -= size
       if (room < 0) throw new Error(`${own} holds over ${SECRET_BYTES / 1024 / 1024} MiB`)
-      // A copy: what was read lies in a buffer of the limit's size.
+      // A copy, since the bytes read lie in a buffer of the limit's size.
       secrets.set(name, Uint8Array.from(readRegularBytes(path, size + GROWTH_BYTES)))
     }
     return ok(secrets)

@@ -1,5 +1,5 @@
-// Keeps the control plane's time, as far as its answers have told it. What carries a time that the control plane judges
-// is made by this clock, so that a machine whose own clock is wrong is not refused for it.
+// Keeps the control plane's time, as its answers tell it. Whatever contains a time that the control plane checks is made
+// by this clock, so that a machine with a wrong clock is not refused.
 
 import {
   type Clock,
@@ -24,7 +24,7 @@ export class ServerClock {
     return this.#told === null ? wall : epochMilliseconds(this.#told.time + uptime - this.#told.at.uptime)
   }
 
-  /** An answer that came right now has this time. Gives by how much it is ahead of this machine's. */
+  /** Sets the clock to the time of an answer that came just now. Gives how far it is ahead of this machine's clock. */
   tell(time: EpochMilliseconds): Milliseconds {
     const at = this.#clocks.now()
     this.#told = { time, at }

@@ -10,7 +10,7 @@ const SERVICE_LINK = ['tcp://', 'udp://', 'sctp://']
 
 export class Settings {
   readonly mistakes: string[] = []
-  /** What is left unused, and why. */
+  /** Values that are ignored, and why. */
   readonly warnings: string[] = []
   readonly #env: NodeJS.ProcessEnv
 
@@ -96,7 +96,7 @@ export class Settings {
 
   /**
    * The origin of the control plane as an http or https URL; `path` is tolerated at its end. Plain http only to this
-   * machine: whatever is sent first there is a credential.
+   * machine, since the first request holds a credential.
    */
   origin(name: string, path: string, schemes: 'https' | 'wss'): URL | null {
     const value = this.text(name)

@@ -20,10 +20,10 @@ export interface AwsCredentials {
 const VARIABLES = ['AWS_CONTAINER_CREDENTIALS_RELATIVE_URI', 'AWS_CONTAINER_CREDENTIALS_FULL_URI'] as const
 const TOKEN_FILE = 'AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE'
 
-/** Of ECS and of EKS: all that plain http may go to beside this machine. */
+/** The endpoints of ECS and EKS. Beside this machine, plain http may go to these alone. */
 const LINK_LOCAL = ['169.254.170.2', '169.254.170.23', 'fd00:ec2::23']
 
-/** EKS's agent asks AWS in its turn. */
+/** Long, because EKS's agent asks AWS before it answers. */
 const TIMEOUT = milliseconds(5000)
 const ANSWER_BYTES = 64 * 1024
 const TOKEN_BYTES = 64 * 1024

@@ -22,7 +22,7 @@ class LinkTimeout extends LinkError {
 
 export interface FoundCredentials {
   readonly credentials: AwsCredentials
-  /** What is known of who AWS will say it is. */
+  /** The account and role that these credentials seem to belong to. */
   readonly identity: Fields
 }
 
@@ -45,7 +45,7 @@ interface Link {
 
 /** Credentials are found anew each time, so that a later enrollment never signs with expired ones. */
 export function credentialFinder(): CredentialFinder {
-  /** What outlasted its limit is joined by the next search, not started a second time. */
+  /** Programs that outlasted their limit. The next search waits for them and does not start them again. */
   const late = new Map<string, Promise<AwsCredentials>>()
 
   async function tryLink({ name, limit, find }: Link): Promise<AwsCredentials> {
@@ -153,7 +153,7 @@ async function within<T>(limit: Milliseconds, work: Promise<T>): Promise<T> {
 
 /**
  * A link that is not set up, or that throws on the way to find out, leads on to the next. One that asked AWS and got
- * nothing ends the chain: the next one would give another identity than the one that was set up.
+ * nothing ends the chain, since the next link would give an identity that was not meant.
  */
 function endsChain(error: unknown): boolean {
   if (!(error instanceof Error)) return false

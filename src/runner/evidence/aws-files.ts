@@ -18,7 +18,7 @@ const PROFILE_BYTES = 1024 * 1024
 
 type Variable = (name: string) => string | null
 
-/** `variable` gives the value of a variable, or null. What a profile names counts whichever profile is used. */
+/** `variable` gives the value of a variable, or null. The files that profiles name are listed for every profile. */
 export function awsFiles(variable: Variable): Guarded[] {
   const home = homeOf(variable)
   const paths = [

@@ -31,7 +31,7 @@ export interface EvidenceSource {
   readonly gather: (nonce: string, now: EpochMilliseconds, network: Network) => Promise<Result<Evidence, string>>
 }
 
-/** What a mode is given beside the variables. */
+/** What a mode may use beside the variables. */
 export interface Given {
   /** `--token-file`. It wins over the variables that name a file. */
   readonly fileFlag: string | null
@@ -39,16 +39,16 @@ export interface Given {
 }
 
 export interface EvidenceMode {
-  /** All that it reads itself. */
+  /** Every variable that the mode reads. */
   readonly variables: readonly string[]
   /** Their lines in the help. */
   readonly help: string
-  /** The error is a mistake, but only if the runner must enroll; null where it is among those of `settings` already. */
+  /** The error is a mistake only if the runner must enroll. Null: `settings` has the mistake already. */
   readonly read: (settings: Settings, given: Given) => Result<EvidenceSource, string | null>
 }
 
 export const MODE_VARIABLE = 'RUNNER_ATTESTATION_MODE'
 
-/** The mistake of a mode without what it needs. */
+/** The mistake where a mode lacks a variable that it needs. */
 export const requires = (mode: ConfigurableMode, variables: string): string =>
   `${MODE_VARIABLE}=${mode} requires ${variables}`

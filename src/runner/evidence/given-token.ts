@@ -1,4 +1,4 @@
-// Reads where an operator put the runner's token: one variable or file, whatever the kind of the token.
+// Reads the runner's token from where an operator put it: one variable or file, for any kind of token.
 
 import type { ConfigurableMode, KubernetesMode } from '../../protocol/modes.ts'
 import { err, ok, type Result } from '../../protocol/result.ts'
@@ -6,7 +6,7 @@ import type { Settings } from '../environment/settings.ts'
 import type { EvidenceSource, Given } from './evidence.ts'
 import { fileToken, modeOfToken, staticToken, type TokenFault, tokenEvidence } from './token.ts'
 
-/** The variables that may give a token; of each pair of names the first is the one that messages name. */
+/** The variables that may give a token. Of two names for the same, messages suggest the first. */
 export interface TokenVariables {
   /** The token itself. */
   readonly tokens: readonly string[]
@@ -23,11 +23,11 @@ export const RUNNER_VARIABLES: TokenVariables = {
   files: ['RUNNER_TOKEN_FILE', 'COMPASS_RUNNER_TOKEN_FILE'],
 }
 
-/** What a token is taken for. */
+/** How a token is used. */
 export interface TokenUse {
-  /** While there is no token. */
+  /** The mode while there is no token. */
   readonly mode: ConfigurableMode
-  /** Of a compact JWS. */
+  /** The mode of a compact JWS. */
   readonly jwsMode: KubernetesMode
   /** The message for a file that cannot be read or is empty. */
   readonly missing: (path: string, kind: 'absent' | 'empty') => string

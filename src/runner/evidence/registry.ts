@@ -32,7 +32,7 @@ export const EVIDENCE_HELP = Object.values(EVIDENCE_MODES)
   .map(({ help }) => help)
   .join('')
 
-/** What no job may see: all that the source reads, and every file that a variable names for another. */
+/** What no job may see: the files of the source, and every file that a variable names for another mode. */
 export function guardedEvidence(settings: Settings, evidence: EvidenceConfig): Guarded[] {
   const names = [...EVIDENCE_VARIABLES.filter((name) => /_(FILE|PATH)$/.test(name)), ...AWS_FILE_VARIABLES]
   return [

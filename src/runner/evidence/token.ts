@@ -1,5 +1,5 @@
-// Gives the runner's own token as evidence: of a variable, or of a file that is read anew at every use. What the token is
-// tells itself; other text is never sent.
+// Gives the runner's own token as evidence, from a variable or from a file that is read anew at every use. The form of
+// the token tells its kind; text of any other form is never sent.
 
 import { readRegularFile } from '../../node/bounded-file.ts'
 import { messageOf } from '../../node/errors.ts'
@@ -14,7 +14,7 @@ import type { EvidenceSource } from './evidence.ts'
 import { describeToken, unverifiedClaims } from './jws.ts'
 
 export interface TokenFault {
-  /** `absent`: the file cannot be read; `empty`: nothing is in it; `foreign`: no token of ours is. */
+  /** `absent`: the file cannot be read; `empty`: it is empty; `foreign`: it holds something else than a token. */
   readonly kind: 'absent' | 'empty' | 'foreign'
   /** In the system's words. */
   readonly cause: string
@@ -37,9 +37,9 @@ export function modeOfToken(token: string, jwsMode: KubernetesMode): Configurabl
 
 export interface TokenParts {
   readonly token: TokenSource
-  /** While there is no token. */
+  /** The mode while there is no token. */
   readonly mode: ConfigurableMode
-  /** Of a compact JWS. */
+  /** The mode of a compact JWS. */
   readonly jwsMode: KubernetesMode
   /** The file that it is read from, and the message for a fault of it; null where there is none. */
   readonly file: { readonly path: string; readonly missing: (kind: TokenFault['kind']) => string } | null
@@ -69,8 +69,8 @@ export function tokenEvidence({ token, mode, jwsMode, file }: TokenParts): Evide
 
 /**
  * The kubelet replaces the file's folder by a symbolic link, so it is opened by its path each time and nothing is
- * watched. Where it has no token, the last one serves until it expires, and a line says so, once for each cause; the
- * expiry of a minted one is not known here.
+ * watched. While it has no token, the last token is used until it expires, and the log says so once for each cause. The
+ * expiry of a minted token is not known here.
  */
 export function fileToken(path: string, log: Log): TokenSource {
   let last: string | null = null

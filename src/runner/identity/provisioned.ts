@@ -53,7 +53,7 @@ export function strangerIn(settings: Settings, folder: string): string | null {
   return why === null ? null : `${present?.name} is passed over: ${why}`
 }
 
-/** What is missing is named as what is there is: by variable, or by path. */
+/** The name of the missing part, in the form in which the present part is named: a variable or a path. */
 const nameOf = (variable: string, present: PemSource, path: string): string =>
   present.name.startsWith('RUNNER_') ? variable : path
 

@@ -63,7 +63,7 @@ export class IdentityStore {
     try {
       openToOthers = openFolder(folder)
       for (const name of [OWNER, IDENTITY, ENROLLMENT]) removeTemporaries(join(folder, name))
-      // A share without modes or owners gives what no later boot would take.
+      // On a share without modes or owners, no later boot would accept the file.
       tryWriting(join(folder, IDENTITY), TRIAL_BYTES, (trial) => void readPrivateFile(trial, FILE_BYTES))
     } catch (error) {
       const unsafe = error instanceof UnsafeFileError
@@ -75,7 +75,7 @@ export class IdentityStore {
     this.unwritable = unwritable
   }
 
-  /** The identity that this folder's own runner wrote, null where there is none; the error is the log message. */
+  /** The identity that the runner of this folder wrote; null where there is none. The error is the log message. */
   load(): Result<PersistedIdentity | null, string> {
     const file = this.#read(IDENTITY)
     if (!file.ok) return file
@@ -100,7 +100,7 @@ export class IdentityStore {
     this.#write(IDENTITY, { certificate, chain, trustBundle, key: keyPem(key), runnerId })
   }
 
-  /** No later boot is to use it. Throws where it cannot be removed. */
+  /** Removes the identity, so that no later boot uses it. Throws where it cannot be removed. */
   remove(): void {
     rmSync(join(this.#folder, IDENTITY), { force: true })
   }
@@ -109,13 +109,13 @@ export class IdentityStore {
   setAside(): void {
     const aside = join(this.#folder, ASIDE)
     renameSync(join(this.#folder, IDENTITY), aside)
-    // One that was never read (too large) may be open to others.
+    // A file that was never read, because it is too large, may be open to others.
     tightenFile(aside)
   }
 
   /**
-   * The key of an enrollment that was not answered, whenever it began: no clock is right enough to tell, and a key that
-   * the control plane no longer knows serves like a fresh one. The error is the log message.
+   * The key of an enrollment that was not answered, however old: no clock can be trusted to tell its age, and a key that
+   * the control plane no longer knows is as good as a fresh one. The error is the log message.
    */
   loadRequest(): Result<RequestKey | null, string> {
     const file = this.#read(ENROLLMENT)

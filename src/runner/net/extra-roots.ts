@@ -12,7 +12,7 @@ export type ExtraRoots = () => string | null
 
 /**
  * RUNNER_CA_PEM, else `ca.pem` in `folder`. Read anew at each use, since an operator replaces the file; while it cannot
- * be read, what was read last holds. What is wrong at first is among the mistakes, or, where only some of its
+ * be read, the last content is used. What is wrong at first is among the mistakes, or, where only some of its
  * certificates cannot be read, or where the files in `folder` are somebody else's (`isStrangers`), among the warnings.
  */
 export function readExtraRoots(settings: Settings, folder: string, isStrangers: boolean): ExtraRoots {

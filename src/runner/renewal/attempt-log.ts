@@ -33,7 +33,7 @@ export class AttemptLog {
     const wait = next?.request?.wait
     const retryInSeconds = wait === undefined ? undefined : Math.ceil(wait / 1000)
     if (!asked) {
-      // What is missing is what the operator looks for.
+      // The operator needs to know what is missing, not that the attempt failed.
       this.#log('warn', why, { retryInSeconds })
     } else if (verdict === 'later') {
       this.#log('warn', `${name} got no answer yet`, { why, ...problem, retryInSeconds })

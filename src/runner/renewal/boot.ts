@@ -24,7 +24,7 @@ export interface BootIdentity {
   readonly expired: Identity | null
 }
 
-/** A folder that can only be read serves: the identity in it is used, and later ones are kept once it can be written. */
+/** The folder may be read-only: its identity is used, and later ones are written once that is possible. */
 export function openStore(identityDir: string | null, log: Log): IdentityStore | null {
   if (identityDir === null) return null
   const store = new IdentityStore(identityDir)

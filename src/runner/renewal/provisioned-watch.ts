@@ -46,7 +46,7 @@ export class ProvisionedWatch {
     this.#stop.abort()
   }
 
-  /** Reads the files; those that are half written or do not fit are left until the next time. */
+  /** Reads the files. They are not used while they are half written or do not belong together. */
   refresh(): void {
     const { source, declared, rotator, clocks, log } = this.#parts
     const read = readProvisionedIdentity(source)

@@ -9,7 +9,7 @@ import { parseRetryAfter } from '../net/backoff.ts'
 import { jsonOf, type Problem, parseProblem, type RequestFailure, requestFailed } from '../net/http.ts'
 import { type Enrolled, type Expected, readEnrolled } from './enrolled.ts'
 
-/** What a failure means for the runner; `later`: nothing, it is to be tried again with the same key. */
+/** What a failure means for the runner. `later`: nothing, and the runner tries again with the same key. */
 export type Verdict = 'credential' | 'window' | 'reattest' | 'banned' | 'protocol' | 'later'
 
 const VERDICTS: Readonly<Record<RefusalCode, Verdict>> = {
@@ -68,8 +68,8 @@ const isCode = (code: string): code is RefusalCode => Object.hasOwn(VERDICTS, co
 const verdictOf = (code: string): Verdict | null => (isCode(code) ? VERDICTS[code] : null)
 
 /**
- * The time of an answer: `serverTime`, or else its Date header, whoever answered. Null where neither has the one form
- * that its specification gives (RFC 3339 in UTC, RFC 9110 §5.6.7): others read as times of another year or zone.
+ * The time of an answer: `serverTime`, or else its Date header, whoever answered. Null where neither has the form of its
+ * specification (RFC 3339 in UTC, RFC 9110 §5.6.7), since other forms can be read as another year or time zone.
  */
 export function timeOf(answer: HttpAnswer): EpochMilliseconds | null {
   const told = jsonOf(answer)?.serverTime
