@@ -58,11 +58,12 @@ export type Step =
   | { readonly do: 'wait'; readonly for: Milliseconds }
   | { readonly do: 'exit'; readonly exit: Exit }
 
-/** How long the new certificate lives, or what the failure means and when the control plane asks to be tried again. */
-export type AttemptResult = Result<
-  Milliseconds,
-  { readonly verdict: Verdict; readonly retryAfter: Milliseconds | null }
->
+export interface AttemptFailure {
+  readonly work: Work
+  readonly verdict: Verdict
+  /** How long the control plane asks to wait; null where it asks for nothing. */
+  readonly retryAfter: Milliseconds | null
+}
 
 /** How long past its end the control plane still renews a certificate. */
 export const RENEWAL_WINDOW = toMilliseconds(minutes((RENEWAL_GRACE + CLOCK_LEEWAY) / 60))
@@ -129,19 +130,21 @@ export const withRenewalDue = (state: State): State =>
     ? state
     : { ...state, lifetime: { ...state.lifetime, renewAfter: milliseconds(0) } }
 
-/** The state after an attempt, or the end of the runner. `random` is in [0, 1). */
-export function afterAttempt(
+/** The state with a new certificate that lives for `length`. `random` is in [0, 1). */
+export const afterSuccess = (length: Milliseconds, now: ClockReading, random: number): State => ({
+  lifetime: lifetimeFrom(now, length, random),
+  request: null,
+})
+
+/** The state after a failed attempt, or the end of the runner. `random` is in [0, 1). */
+export function afterFailure(
   policy: Policy,
-  state: State,
-  work: Work,
-  result: AttemptResult,
+  { lifetime, request }: State,
+  { work, verdict, retryAfter }: AttemptFailure,
   now: ClockReading,
   random: number,
 ): Result<State, Exit> {
-  const { lifetime, request } = state
-  if (result.ok) return ok({ lifetime: lifetimeFrom(now, result.value, random), request: null })
   const failures = (request?.failures ?? 0) + 1
-  const { verdict, retryAfter } = result.error
   const again = (refusals: Refusals | null): Result<State, Exit> => {
     const wait = milliseconds(Math.min(retryAfter ?? backoff(failures, random), longestWait(work, lifetime, now)))
     return ok({ lifetime, request: { work, failures, last: now, wait, refusals } })

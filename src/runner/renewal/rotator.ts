@@ -1,6 +1,5 @@
 // Enrolls and renews when the lifecycle says so, and keeps the identity in memory and on disk.
 
-import { ok } from '../../protocol/result.ts'
 import { type EpochSeconds, milliseconds } from '../../protocol/time.ts'
 import { type ClockReading, type Clocks, TICK } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
@@ -15,7 +14,8 @@ import { CopyOnDisk } from './copy-on-disk.ts'
 import type { Attempt, EnrollClient } from './enroll-client.ts'
 import { type Enrolled, lifeFrom } from './enrolled.ts'
 import {
-  afterAttempt,
+  afterFailure,
+  afterSuccess,
   isLive,
   lifeLeft,
   nextStep,
@@ -153,7 +153,7 @@ export class Rotator {
     }
     if (result.error.verdict === 'credential' && this.#revived(serverTime, now)) return null
     const before = this.#state
-    const after = afterAttempt(policy, before, work, result, now, random())
+    const after = afterFailure(policy, before, { ...result.error, work }, now, random())
     this.#attemptLog.failure(work, result.error, attempt, after.ok ? after.value : null)
     if (!after.ok) {
       if (work === 'enroll') this.#tidy((store) => store.forgetRequest())
@@ -204,7 +204,7 @@ export class Rotator {
 
   /** Persists the new identity, then uses it. */
   #adopt({ identity, serverTime }: Enrolled, work: Work): Exit | null {
-    const { clocks, mismatch, policy, random } = this.#parts
+    const { clocks, mismatch, random } = this.#parts
     const now = clocks.now()
     const mayWait = work === 'renew' && this.#mayWait(now)
     const written = this.#disk.write(identity, mayWait)
@@ -213,10 +213,7 @@ export class Rotator {
     this.#attemptLog.success(how, identity)
     const mistake = mismatch(identity)
     if (mistake !== null) return exitWith(EXIT.config, mistake)
-    const life = ok(lifeFrom(identity, serverTime))
-    const after = afterAttempt(policy, this.#state, work, life, now, random())
-    if (!after.ok) return after.error
-    this.#successor = { identity, state: after.value }
+    this.#successor = { identity, state: afterSuccess(lifeFrom(identity, serverTime), now, random()) }
     if (written || !mayWait) this.#useSuccessor(how)
     else if (!this.#announced) this.#announce('kept')
     return null

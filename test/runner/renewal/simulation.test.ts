@@ -3,13 +3,14 @@
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { err, ok } from '../../../src/protocol/result.ts'
-import { epochMilliseconds, milliseconds } from '../../../src/protocol/time.ts'
+import { err, ok, type Result } from '../../../src/protocol/result.ts'
+import { epochMilliseconds, type Milliseconds, milliseconds } from '../../../src/protocol/time.ts'
 import { type ClockReading, TICK } from '../../../src/runner/environment/clock.ts'
 import { EXIT, type Exit } from '../../../src/runner/environment/exit.ts'
 import {
-  type AttemptResult,
-  afterAttempt,
+  type AttemptFailure,
+  afterFailure,
+  afterSuccess,
   isLive,
   nextStep,
   type Policy,
@@ -135,7 +136,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     attempts.push({ at: now, work: step.work, failures: state.request?.failures ?? 0, asked, excused })
     disturbed = false
     asked = during('busy') && !during('outage')
-    const result = ((): AttemptResult => {
+    const result = ((): Result<Milliseconds, Omit<AttemptFailure, 'work'>> => {
       if (during('outage')) return err({ verdict: 'later', retryAfter: null })
       if (during('busy')) return err({ verdict: 'later', retryAfter: milliseconds(7 * SECOND) })
       const got: number | 'window' | 'clone' =
@@ -147,7 +148,9 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
       return ok(milliseconds(LIFE))
     })()
     now += !result.ok && result.error.verdict === 'later' ? 200 : 50
-    const after = afterAttempt(policy, state, step.work, result, clocks(), random())
+    const after = result.ok
+      ? ok(afterSuccess(result.value, clocks(), random()))
+      : afterFailure(policy, state, { ...result.error, work: step.work }, clocks(), random())
     if (!after.ok) {
       end(after.error)
       continue
