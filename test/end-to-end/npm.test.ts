@@ -38,13 +38,10 @@ const isServed = (port: number): Promise<boolean> =>
 
 /** `tree`: npm, what it started, and all below, from the top. */
 const TO_NPM = ([npm = 0]: readonly number[]) => npm
-const TO_NODE = ([, node = 0]: readonly number[]) => node
 const TO_GROUP = ([npm = 0]: readonly number[]) => -npm
 
 test.concurrent.each([
-  ['SIGINT', 'npm', DEV, TO_NPM],
   ['SIGKILL', 'npm', DEV, TO_NPM],
-  ['SIGKILL', 'what npm started', DEV, TO_NODE],
   ['SIGHUP', 'all, as a terminal that closes does', DEV, TO_GROUP],
   ['SIGTERM', 'the npm of npm start', START, TO_NPM],
   ['SIGINT', 'all of npm start, as Ctrl-C does', START, TO_GROUP],
