@@ -23,6 +23,8 @@ afterAll(async () => {
 })
 
 const CRONS = '/cdn-cgi/local/scheduled'
+/** Of no cron job that the edge itself runs each minute. */
+const FORGED = `${CRONS}?cron=forged`
 
 /** Names of no loopback address, or that only look like one. */
 const ELSEWHERE = [
@@ -84,12 +86,12 @@ describe('the ports', () => {
   test.each(['http', 'https'])('answer 421 over %s to whoever asks for another host', async (scheme) => {
     for (const host of ELSEWHERE) {
       for (const headers of [{ host }, { host, connection: 'Upgrade', upgrade: 'websocket' }]) {
-        const answer = await edge.send(scheme === 'http' ? edge.url : edge.tlsUrl, { path: CRONS, headers })
+        const answer = await edge.send(scheme === 'http' ? edge.url : edge.tlsUrl, { path: FORGED, headers })
         expect(answer).toMatchObject({ status: 421, headers: { 'content-type': 'application/problem+json' } })
         expect(JSON.parse(answer.body).detail).toContain(`not to ${new URL(`http://${host}`).hostname}`)
       }
     }
-    expect((await edge.reach(edge.url)).ran).toEqual([])
+    expect((await edge.reach(edge.url)).ran).not.toContain('forged')
   })
 
   test.each([
@@ -255,12 +257,12 @@ describe('a page in a browser', () => {
       () => ({ 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' }),
     ],
   ])('%s runs no cron job', async (_, headers) => {
-    for (const path of [CRONS, `/x/..${CRONS}?cron=*`, CRONS.replace('local', '%2e/local')]) {
+    for (const path of [CRONS, FORGED, `/x/..${FORGED}`, FORGED.replace('local', '%2e/local')]) {
       for (const method of ['GET', 'POST']) {
         expect(await edge.send(edge.url, { path, method, headers: headers() })).toMatchObject({ status: 403 })
       }
     }
-    expect((await edge.reach(edge.url)).ran).toEqual([])
+    expect((await edge.reach(edge.url)).ran).not.toContain('forged')
   })
 
   test('of another site opens no socket and posts no form', async () => {
@@ -288,6 +290,6 @@ test.each([{}, { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' }])(
     expect((await edge.send(edge.url, { path: CRONS, headers })).status).toBe(200)
     const { ran } = await edge.reach(edge.url)
     const { readProject } = await import('../../../src/cli/edge/project.ts')
-    expect(ran.slice(before.length)).toEqual([...(await readProject()).crons])
+    expect(ran.slice(before.length)).toEqual(expect.arrayContaining([...(await readProject()).crons]))
   },
 )
