@@ -31,7 +31,8 @@ export async function runCron(deps: Dependencies, cron: string): Promise<void> {
 
 /** A run of a Worker may make 1,000 calls, some of them to the database. The runners left over come first in the next run. */
 const RUNNERS_A_RUN = 800
-const BANS_A_RUN = 20
+/** Each takes three calls to the database at most. */
+const BANS_A_RUN = 50
 const AT_ONCE = 50
 
 async function sweepRunners(deps: Dependencies): Promise<void> {

@@ -82,6 +82,18 @@ test('a ban and a revocation reach a runner whose row is an hour behind', async 
   for (const tunnel of tunnels) expect(await tunnel.closed()).toBe(4003)
 })
 
+test('one run closes the tunnel of the fortieth ban of a batch, too', async () => {
+  const identity = await enrolled()
+  const tunnel = await connect(muster, identity)
+  await tunnel.hello()
+  const ban = (value: string) => insertBan(db, { kind: 'runner-id', value, note: null, createdAt: now() })
+  for (let i = 1; i < 40; i++) await ban(`build-${i}`)
+  deployment.advance(1)
+  await insertBan(db, { kind: 'token', value: identity.id, note: null, createdAt: now() })
+  await muster.cron()
+  expect(await tunnel.closed()).toBe(4003)
+})
+
 test('the hourly job is one of the crons that wrangler.toml names, and each minute is the other', () => {
   const crons: unknown = JSON.parse(/^crons = (.*)$/m.exec(wrangler)?.[1] ?? 'null')
   expect(crons).toEqual(['* * * * *', EVERY_HOUR])
