@@ -67,7 +67,8 @@ export function parseDer(bytes: Bytes): Element | null {
       at = start
     }
   }
-  return top.length === 1 ? (top[0] as Element) : null
+  const [only = null] = top
+  return top.length === 1 ? only : null
 }
 
 /** Where the contents of the element at `at` begin; null for a header that is cut off, indefinite or not minimal. */

@@ -1,5 +1,6 @@
 // Prints the log of the Worker and of the demonstration runner: JSON lines for a program, short lines for a person.
 
+import { isObject } from '../../protocol/strict-json.ts'
 import { adviceOf } from '../operator/advice.ts'
 import { onTerminal } from '../operator/command.ts'
 
@@ -47,7 +48,7 @@ function brief(fields: Record<string, unknown>): string {
 export function readObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = text.startsWith('{') && !text.includes('\n') ? JSON.parse(text) : null
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+    return isObject(value) ? value : null
   } catch {
     return null
   }
