@@ -28,15 +28,18 @@ CREATE TABLE enrollment (
   identity TEXT NOT NULL,                   -- ARN, sub, token id
   runner_id TEXT,
   token_id TEXT,
+  claims TEXT NOT NULL,                     -- JSON: what was proven; decided on anew at each use
   instance_id TEXT,
   enrolled_at INTEGER NOT NULL,
   -- The certificate reserved at enrollment: written before it is signed, so that a retry signs the same content.
   public_key_hash TEXT NOT NULL,
   serial TEXT NOT NULL,
-  spiffe_id TEXT NOT NULL,
+  trust_domain TEXT NOT NULL,
   not_before INTEGER NOT NULL,
   not_after INTEGER NOT NULL,
   issuer TEXT NOT NULL,                     -- key identifier of the issuing certificate, hex
+  signature TEXT,                           -- of that certificate, base64url; written after the first answer
+  begun_at INTEGER,                         -- when its object began: at the first renewal or connection
   -- The fleet row: what is known of it since, rewritten at most once an hour.
   seen_at INTEGER NOT NULL,
   live_until INTEGER NOT NULL,              -- end of the newest certificate known here, or of a provisioned one

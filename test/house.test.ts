@@ -346,6 +346,7 @@ test('the Worker imports nothing of the compiler of the trust file', () => {
 const RENEWAL = 'mtls-renewal'
 const ALL: readonly string[] = Object.keys(MODES)
 const KUBERNETES = ['gke-oidc', 'eks-oidc', 'kubernetes']
+const MINTED = ['bootstrap-token', 'runner-token']
 
 type NamedModes = readonly [modes: readonly string[], why: string]
 const rowsOf = (paths: readonly string[], ...row: NamedModes): Record<string, NamedModes> =>
@@ -360,15 +361,17 @@ const NAMING: Record<string, NamedModes> = {
   'runner/evidence/token.ts': [['bootstrap-token', 'runner-token', 'kubernetes'], 'a token tells its mode itself'],
 
   'trust/modes/bootstrap-token.ts': [['bootstrap-token'], 'what the trust file says of it'],
-  'worker/attestors/bootstrap-token.ts': [['bootstrap-token'], 'its attestor'],
   'runner/evidence/bootstrap-token.ts': [['bootstrap-token', 'kubernetes'], 'its variables, the help; a JWS there'],
   'runner/command.ts': [['bootstrap-token'], 'the help: the mode where nothing is given'],
   'cli/edge/demo.ts': [['bootstrap-token'], 'the mode of the demo'],
 
   'trust/modes/runner-token.ts': [['runner-token'], 'what the trust file says of it'],
-  'worker/attestors/runner-token.ts': [['runner-token'], 'its attestor'],
   'runner/evidence/runner-token.ts': [['runner-token', 'kubernetes'], 'its variables, the help for both; a JWS there'],
   'worker/enrollment/name-runner.ts': [['runner-token', 'kubernetes'], 'the token that is sent tells which'],
+
+  'worker/attestors/minted-token.ts': [MINTED, 'their attestor'],
+  'worker/enrollment/token-claims.ts': [MINTED, 'their claims'],
+  'worker/store/reservations.ts': [MINTED, 'the transactions that reserve with one'],
 
   'trust/modes/aws-sts.ts': [['aws-sts'], 'what the trust file says of it'],
   'worker/attestors/aws-sts.ts': [['aws-sts'], 'its attestor'],
@@ -404,6 +407,8 @@ const NAMING: Record<string, NamedModes> = {
     ['provisioned'],
     'they import the reader of its certificate',
   ),
+
+  'worker/fleet/begin.ts': [['provisioned'], 'a certificate that starts the record itself'],
 
   'worker/attestors/mtls-renewal.ts': [[RENEWAL], 'its attestor'],
   'worker/enrollment/enroll.ts': [[RENEWAL], 'chooses between enrollment and renewal'],

@@ -55,11 +55,12 @@ export async function issue(options: IssueOptions): Promise<void> {
   await withDatabase(options, (db) =>
     insertProvisioned(db, {
       ...leaf,
+      trustDomain,
       identity: '',
-      runnerId: null,
-      tokenId: null,
-      instanceId: null,
+      claims: { mode: 'provisioned', tenant },
       enrolledAt: now,
+      seenAt: now,
+      liveUntil: leaf.notAfter,
     }),
   )
 

@@ -35,6 +35,7 @@ export type Leaf = LeafContent & LeafSubject
 /** A presented leaf that this CA issued. Whether the presenter holds its key, only `hasSigned` proves. */
 export interface VerifiedLeaf {
   readonly leaf: Leaf
+  readonly der: Bytes
   /** End of the issuing certificate, which no grace extends. */
   readonly issuerNotAfter: EpochSeconds
   /** Whether `signature` (ECDSA P-256 with SHA-256, r ‖ s) over `message` is by the leaf's key. */

@@ -41,17 +41,25 @@ export interface BanSubject {
   readonly tenant: string
 }
 
+/** Each ban that would name the subject, as kind and value. */
+export function namesOf({ enrollmentId, runnerId, identity, tokenId, tenant }: BanSubject): [BanKind, string][] {
+  const named: Record<BanKind, readonly (string | null)[]> = {
+    enrollment: [enrollmentId],
+    'runner-id': [runnerId],
+    identity: namesOfIdentity(identity),
+    token: [tokenId],
+    tenant: [tenant],
+  }
+  return BAN_KINDS.flatMap((kind) =>
+    named[kind].flatMap((value): [BanKind, string][] => (value === null ? [] : [[kind, value]])),
+  )
+}
+
 /** The ban that names the subject, or null. */
 export function findBan({ bans }: BanList, subject: BanSubject): Ban | null {
   if (bans.length === 0) return null
-  const named: Record<BanKind, readonly (string | null)[]> = {
-    enrollment: [subject.enrollmentId],
-    'runner-id': [subject.runnerId],
-    identity: namesOfIdentity(subject.identity),
-    token: [subject.tokenId],
-    tenant: [subject.tenant],
-  }
-  return bans.find(({ kind, value }) => named[kind].includes(value)) ?? null
+  const names = namesOf(subject)
+  return bans.find((ban) => names.some(([kind, value]) => kind === ban.kind && value === ban.value)) ?? null
 }
 
 /** What a ban is checked against, so that a misspelt one is found. */

@@ -11,8 +11,8 @@ import { deriveHmacKey } from './ca/keys.ts'
 import { presentedDer, renewalRefusal, verifyPresented } from './ca/presented.ts'
 import { CHALLENGE_PURPOSE } from './enrollment/challenge.ts'
 import type { Dependencies } from './enrollment/dependencies.ts'
+import { makeKeptSignatures } from './enrollment/kept-signatures.ts'
 import { namedAccessKey, provenAccessKey } from './enrollment/rate-limit.ts'
-import { reservedIdCheck } from './enrollment/readiness.ts'
 import { runCron } from './enrollment/sweep.ts'
 import { type Env, limiterOf, missingBindings } from './env.ts'
 import { enrollmentObjectWith } from './fleet/enrollment-object.ts'
@@ -21,12 +21,15 @@ import { makeApp } from './http/app.ts'
 import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
 import { makeKeySets } from './keysets/lookup.ts'
 import { SEALING_PURPOSE } from './keysets/snapshot.ts'
+import { makeAdmissions } from './store/admissions.ts'
 import { keepBanList } from './store/ban-cache.ts'
 import { loadBanList } from './store/bans.ts'
+import { beginEnrollment } from './store/beginning.ts'
 import { openDatabase } from './store/db.ts'
 import { updateEnded, updateFleetRow } from './store/enrollments.ts'
+import { makeJournal } from './store/journal.ts'
 import { makeRefusalCap } from './store/refusal-cap.ts'
-import { findToken, liveRunnerIdWithSlash } from './store/tokens.ts'
+import { makeReservations } from './store/reservations.ts'
 
 /** What `muster dev` alone allows. */
 export interface Development {
@@ -106,7 +109,6 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     refreshDirectory: () => directory().refresh(),
   })
   const attestors = makeAttestors({
-    findToken: (hash) => findToken(database, hash),
     leaves: {
       verify: async (pem) => {
         const der = presentedDer(pem)
@@ -129,10 +131,10 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     attestors,
     database,
     banList: keepBanList((now) => loadBanList(database, now), clock),
-    checkReservedIds: reservedIdCheck(
-      async (now) => (trust.clusters.length > 0 ? liveRunnerIdWithSlash(database, now) : null),
-      clock,
-    ),
+    admissions: makeAdmissions(env.DB, trust),
+    reservations: makeReservations(env.DB, trust),
+    keptSignatures: makeKeptSignatures(),
+    journal: makeJournal(env.DB, clock),
     enrollmentObject: (enrollmentId) => env.ENROLLMENTS.getByName(enrollmentId),
     refreshKeySets: keySets.refresh,
     authority,
@@ -149,6 +151,7 @@ function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): Enro
   return {
     trust,
     clock,
+    begin: (enrollmentId, now) => beginEnrollment(env.DB, enrollmentId, now),
     updateRow: (row) => updateFleetRow(database, row),
     recordEnd: (enrollmentId, reason, at) => updateEnded(database, [enrollmentId], reason, at),
   }

@@ -7,7 +7,7 @@ import { withDatabase } from '../../src/cli/store/database.ts'
 import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { insertBan } from '../../src/worker/store/bans.ts'
-import { type EventRow, insertEvent } from '../../src/worker/store/events.ts'
+import { type EventRow, event } from '../../src/worker/store/events.ts'
 import { runMuster } from '../end-to-end/muster.ts'
 
 const persistTo = mkdtempSync(join(tmpdir(), 'muster-explain-'))
@@ -21,7 +21,7 @@ async function refused(row: Partial<EventRow> & { reason: string }): Promise<str
   const facts = { mode: null, tenant: null, source: null, identity: null, runnerId: null, enrollmentId: null }
   const rest = { serial: null, spiffeId: null, instanceId: null, colo: null, detail: null, claimed: null }
   await withDatabase({ persistTo, trust: 'trust.yaml' }, (db) =>
-    insertEvent(db, { id, time: now, outcome: 'refused', proven: true, ...facts, ...rest, ...row }),
+    db.insert(event).values({ id, time: now, outcome: 'refused', proven: true, ...facts, ...rest, ...row }),
   )
   return id
 }

@@ -41,8 +41,8 @@ function startOf(entry: string): Set<string> {
   return reached
 }
 
-test('is at most 109 KiB, gzipped', () => {
-  expect(gzipSync(bytes).length).toBeLessThanOrEqual(109 * 1024)
+test('is at most 112 KiB, gzipped', () => {
+  expect(gzipSync(bytes).length).toBeLessThanOrEqual(112 * 1024)
 })
 
 test('holds no general X.509 library', () => {

@@ -1,32 +1,30 @@
-// Looks up a token that was minted here by its hash, for the two modes that take one.
+// `bootstrap-token` and `runner-token`: the caller holds a token that was minted here.
 
+import * as v from 'valibot'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import type { EpochSeconds } from '../../protocol/time.ts'
+import { text } from '../../protocol/shape.ts'
 import { hashToken, kindOfToken, type TokenKind } from '../../protocol/tokens.ts'
+import type { Attestor } from './attestor.ts'
 
-/** The stored part of a minted token. */
-export interface MintedToken {
-  readonly id: string
+/** A text in the form of a minted token. Only the transaction that reserves an enrollment can tell what it is worth. */
+export interface TokenProof {
   readonly kind: TokenKind
-  readonly tenant: string
-  readonly runnerId: string | null
-  readonly expiresAt: EpochSeconds | null
-  readonly revokedAt: EpochSeconds | null
-  readonly usedAt: EpochSeconds | null
+  /** SHA-256 of the token in hexadecimal. */
+  readonly tokenHash: string
 }
 
-/** Looks a token up by its SHA-256 in hexadecimal. */
-export type FindToken = (hash: string) => Promise<MintedToken | null>
+const FIELDS = v.strictObject({ token: text })
 
-/** The token, where it is of this kind and not revoked. Its expiry is for the caller to judge. */
-export async function findMinted(findToken: FindToken, token: string, kind: TokenKind): Promise<Outcome<MintedToken>> {
+export const mintedToken = (kind: TokenKind): Attestor<typeof FIELDS, TokenProof> => ({
+  fields: FIELDS,
+  appraise: ({ token }) => proveToken(token, kind),
+})
+
+/** The token by its hash, where it has the form of this kind. */
+export async function proveToken(token: string, kind: TokenKind): Promise<Outcome<TokenProof>> {
   const prefixed = kindOfToken(token)
   if (prefixed === null) return refuse('token_malformed')
   if (prefixed !== kind) return refuse('token_wrong_kind')
-  const found = await findToken(await hashToken(token))
-  if (found === null) return refuse('token_unknown')
-  const claimed = { token: found.id }
-  if (found.kind !== kind) return refuse('token_wrong_kind', { claimed })
-  return found.revokedAt === null ? ok(found) : refuse('token_revoked', { claimed })
+  return ok({ kind, tokenHash: await hashToken(token) })
 }

@@ -1,7 +1,7 @@
 // `mtls-renewal`: the caller holds the key of a certificate that this CA issued, and it may still be renewed.
 
 import * as v from 'valibot'
-import { decodeBase64url, utf8 } from '../../protocol/bytes.ts'
+import { type Bytes, decodeBase64url, utf8 } from '../../protocol/bytes.ts'
 import type { Leaf, VerifiedLeaf } from '../../protocol/leaf.ts'
 import { type Outcome, type Refusal, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
@@ -19,7 +19,7 @@ export interface LeafVerifier {
 
 export interface RenewalProof {
   readonly mode: 'mtls-renewal'
-  readonly leaf: Leaf
+  readonly leaf: Leaf & { readonly der: Bytes }
 }
 
 const FIELDS = v.strictObject({ certificate: text, signature: text })
@@ -30,7 +30,7 @@ export const mtlsRenewal = ({ verify, renewalRefusal }: LeafVerifier): Attestor<
   async appraise({ certificate, signature }, { now, challengeNonce }) {
     const verified = await verify(certificate)
     if (!verified.ok) return verified
-    const { leaf, hasSigned } = verified.value
+    const { leaf, der, hasSigned } = verified.value
     const { enrollmentId, tenant, serial } = leaf
     const claimed = { enrollment: enrollmentId, tenant, serial }
     const raw = decodeBase64url(signature)
@@ -38,6 +38,8 @@ export const mtlsRenewal = ({ verify, renewalRefusal }: LeafVerifier): Attestor<
       return refuse('renewal_signature', { claimed })
     }
     const refusal = renewalRefusal(verified.value, now)
-    return refusal === null ? ok({ mode: 'mtls-renewal', leaf }) : refuse(refusal.reason, { ...refusal, claimed })
+    return refusal === null
+      ? ok({ mode: 'mtls-renewal', leaf: { ...leaf, der } })
+      : refuse(refusal.reason, { ...refusal, claimed })
   },
 })

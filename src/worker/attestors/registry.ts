@@ -4,29 +4,30 @@ import type { ConfigurableMode } from '../../protocol/modes.ts'
 import type { Fields } from '../../protocol/shape.ts'
 import type { Attestor } from './attestor.ts'
 import { type AwsSources, awsSts } from './aws-sts.ts'
-import { bootstrapToken } from './bootstrap-token.ts'
 import { kubernetes, type WorkloadSources } from './kubernetes.ts'
-import type { FindToken } from './minted-token.ts'
+import { mintedToken, type TokenProof } from './minted-token.ts'
 import { type LeafVerifier, mtlsRenewal, type RenewalProof } from './mtls-renewal.ts'
-import { runnerToken } from './runner-token.ts'
 
 /** What the attestors use of the rest of the Worker. */
 export interface AttestorSources {
-  readonly findToken: FindToken
   readonly aws: AwsSources
   readonly workloads: WorkloadSources
   readonly leaves: LeafVerifier
 }
 
-export type Attestors = Readonly<Record<ConfigurableMode, Attestor>> & {
-  readonly 'mtls-renewal': Attestor<Fields, RenewalProof>
-}
+/** Whose evidence is a token that was minted here. */
+type MintedMode = 'bootstrap-token' | 'runner-token'
 
-export function makeAttestors({ findToken, aws, workloads, leaves }: AttestorSources): Attestors {
+export type Attestors = Readonly<Record<Exclude<ConfigurableMode, MintedMode>, Attestor>> &
+  Readonly<Record<MintedMode, Attestor<Fields, TokenProof>>> & {
+    readonly 'mtls-renewal': Attestor<Fields, RenewalProof>
+  }
+
+export function makeAttestors({ aws, workloads, leaves }: AttestorSources): Attestors {
   const workload = kubernetes(workloads)
   return {
-    'bootstrap-token': bootstrapToken(findToken),
-    'runner-token': runnerToken(findToken),
+    'bootstrap-token': mintedToken('bootstrap'),
+    'runner-token': mintedToken('runner'),
     'aws-sts': awsSts(aws),
     'gke-oidc': workload,
     'eks-oidc': workload,

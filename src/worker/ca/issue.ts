@@ -13,13 +13,16 @@ import { buildToBeSigned } from './to-be-signed.ts'
 export interface Issued {
   readonly der: Bytes
   readonly pem: string
+  /** r ‖ s. */
+  readonly signature: Bytes
 }
 
 /**
  * Signs the certificate of a grant that is already on record. Throws where the grant breaks the profile or the
- * certificate differs from the grant: both are bugs.
+ * certificate differs from the grant: both are bugs. `kept`: the signature of an earlier time; where it still fits, the
+ * certificate is the same again.
  */
-export async function issueCertificate(authority: Authority, grant: Grant): Promise<Issued> {
+export async function issueCertificate(authority: Authority, grant: Grant, kept: Bytes | null = null): Promise<Issued> {
   const serial = serialBytes(grant.serial)
   const point = p256PointOf(grant.spki)
   if (!isGrant(grant) || serial === null || point === null) throw new Error('the grant breaks the profile')
@@ -30,11 +33,18 @@ export async function issueCertificate(authority: Authority, grant: Grant): Prom
   const keyIdentifier = await keyIdentifierOf(point)
   const tbs = buildToBeSigned(authority.issuing, algorithm, grant, { serial, keyIdentifier })
 
-  const raw = await crypto.subtle.sign({ name: 'ECDSA', hash }, key, tbs)
-  const der = sequence(tbs, algorithm, bitString(signatureToDer(new Uint8Array(raw))))
-  const difference = await inspectIssued(authority, grant, der)
+  const certificateWith = (signature: Bytes) => {
+    const der = sequence(tbs, algorithm, bitString(signatureToDer(signature)))
+    return { der, pem: encodePem('CERTIFICATE', der), signature }
+  }
+  if (kept !== null) {
+    const again = certificateWith(kept)
+    if ((await inspectIssued(authority, grant, again.der)) === null) return again
+  }
+  const issued = certificateWith(new Uint8Array(await crypto.subtle.sign({ name: 'ECDSA', hash }, key, tbs)))
+  const difference = await inspectIssued(authority, grant, issued.der)
   if (difference !== null) throw new Error(`the certificate differs from its grant: ${difference}`)
-  return { der, pem: encodePem('CERTIFICATE', der) }
+  return issued
 }
 
 /** SEQUENCE { r, s } of the r ‖ s that WebCrypto makes (RFC 3279 §2.2.3). */

@@ -44,6 +44,7 @@ export async function verifyPresented(
     }
     return ok({
       leaf,
+      der,
       issuerNotAfter: issuer.certificate.notAfter,
       hasSigned: (signature, message) => verifyP256(key, signature, message),
     })

@@ -1,34 +1,84 @@
-// Authorizes a caller who has proven who it is: its tenant by the trust file, bans, and rate limits.
+// Authorizes a caller without a certificate: rates, its tenant by the trust file, and what D1 says of it. D1 is asked once.
 
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { type BanList, findBan } from '../../trust/bans.ts'
+import type { EpochSeconds } from '../../protocol/time.ts'
+import { namesOf } from '../../trust/bans.ts'
 import { clientOf, type Decision, decide, provenBy, tokenIdOf } from '../../trust/decide.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
+import type { TokenProof } from '../attestors/minted-token.ts'
+import type { Admission, PresentedToken } from '../store/admissions.ts'
+import type { PlatformIdentity } from '../store/reservations.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { Facts } from './event.ts'
-import { clientKey } from './rate-limit.ts'
+import { clientKey, tokenKey } from './rate-limit.ts'
+import { tokenClaims } from './token-claims.ts'
 
-export interface Authorized {
+/** `T`: what D1 was asked for. */
+export interface Authorized<T> {
   readonly decision: Decision
-  /** The list that the caller was checked against. */
-  readonly bans: BanList
+  readonly found: T
 }
 
-/** Adds to `facts` what is proven by now, also where the caller is refused. */
-export async function authorize(deps: Dependencies, claims: Claims, facts: Facts): Promise<Outcome<Authorized>> {
-  Object.assign(facts, provenBy(claims), { proven: true })
-  const decision = decide(deps.trust, claims)
+/** Evidence of a platform. `facts` get what is proven by now, also where the caller is refused. */
+export async function authorizeEvidence<T extends Admission>(
+  deps: Dependencies,
+  claims: Claims,
+  ask: (identity: PlatformIdentity) => Promise<T>,
+  facts: Facts,
+): Promise<Outcome<Authorized<T>>> {
+  const decision = place(deps, claims, facts)
   if (!decision.ok) return decision
-  Object.assign(facts, decision.value)
-
-  const bans = await deps.banList()
-  if (!bans.ok) return bans
-  const subject = { ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) }
-  if (findBan(bans.value, subject) !== null) return refuse('banned')
-
   const { tenant } = decision.value
   if (!(await deps.withinRate('identities', clientKey(tenant, clientOf(claims))))) return refuse('rate_limited')
   if (!(await deps.withinRate('tenants', tenant))) return refuse('rate_limited')
-  return ok({ decision: decision.value, bans: bans.value })
+
+  const names = namesOf({ ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) })
+  const { mode, source, identity, runnerId } = decision.value
+  const found = await ask({
+    mode,
+    source,
+    tenant,
+    identity,
+    runnerId,
+    claims: JSON.stringify(claims),
+    bannedBy: JSON.stringify(names),
+  })
+  return admitted(found) ?? ok({ decision: decision.value, found })
+}
+
+/** A minted token. Whose it is, only D1 knows, so the rate of its tenant is counted afterwards. */
+export async function authorizeToken<T extends Admission & { readonly token: PresentedToken }>(
+  deps: Dependencies,
+  { kind, tokenHash }: TokenProof,
+  now: EpochSeconds,
+  ask: () => Promise<T | null>,
+  facts: Facts,
+): Promise<Outcome<Authorized<T>>> {
+  if (!(await deps.withinRate('identities', tokenKey(tokenHash)))) return refuse('rate_limited')
+  const found = await ask()
+  if (found === null) return refuse('token_unknown')
+  const claims = tokenClaims(found.token, kind, now)
+  if (!claims.ok) return claims
+  const decision = place(deps, claims.value, facts)
+  if (!decision.ok) return decision
+  const refused = admitted(found)
+  if (refused !== null) return refused
+  if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
+  return ok({ decision: decision.value, found })
+}
+
+function place(deps: Dependencies, claims: Claims, facts: Facts): Outcome<Decision> {
+  Object.assign(facts, provenBy(claims), { proven: true })
+  const decision = decide(deps.trust, claims)
+  if (decision.ok) Object.assign(facts, decision.value)
+  return decision
+}
+
+/** The refusal; null where the caller is admitted. */
+function admitted({ banned, slashedRunnerId }: Admission): Outcome<never> | null {
+  if (slashedRunnerId !== null) {
+    return refuse('slash_in_runner_id', { detail: 'a minted runner ID holds "/", which is reserved for clusters' })
+  }
+  return banned ? refuse('banned') : null
 }

@@ -9,8 +9,12 @@ import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
+import type { Admissions } from '../store/admissions.ts'
 import type { BatchDatabase } from '../store/db.ts'
+import type { Journal } from '../store/journal.ts'
 import type { RefusalCap } from '../store/refusal-cap.ts'
+import type { Reservations } from '../store/reservations.ts'
+import type { KeptSignatures } from './kept-signatures.ts'
 import type { Rate } from './rate-limit.ts'
 
 export interface Dependencies {
@@ -19,9 +23,12 @@ export interface Dependencies {
   readonly attestors: Attestors
   readonly database: BatchDatabase
   /** At most 30 s old, or 15 min while the database is away. */
-  readonly banList: () => Promise<Outcome<BanList>>
-  /** Refuses while a minted token has a runner ID that is reserved for the nodes of clusters. */
-  readonly checkReservedIds: () => Promise<Outcome<null>>
+  readonly banList: (waitUntil: (work: Promise<unknown>) => void) => Promise<Outcome<BanList>>
+  readonly admissions: Admissions
+  readonly reservations: Reservations
+  readonly keptSignatures: KeptSignatures
+  /** Writes what follows an answer. */
+  readonly journal: Journal
   /** The object of an enrollment. Call it only once the certificate is verified or the enrollment is reserved. */
   readonly enrollmentObject: (enrollmentId: string) => DurableObjectStub<EnrollmentObject>
   /** Fetches every cluster's key set anew. */

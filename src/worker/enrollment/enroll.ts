@@ -13,7 +13,9 @@ import { chainPem, trustBundlePem } from '../ca/bundle.ts'
 import { type CertificateRequest, readCsr } from '../ca/csr.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
-import { type Issuance, type Issued, issueEnrollment, issueRenewal } from './reserve.ts'
+import type { Issuance, Issued } from './issuance.ts'
+import { issueEnrollment } from './issue-enrollment.ts'
+import { issueRenewal } from './issue-renewal.ts'
 
 /** `body`: parsed JSON within the bounds of `http/bounds.ts`, or why there is none. */
 export const enroll = (deps: Dependencies, caller: Caller, body: Outcome<Json>): Promise<Outcome<EnrollAnswer>> =>
@@ -50,16 +52,14 @@ async function steps(
 
   const authority = await deps.authority()
   if (!authority.ok) return authority
-  const reservedIds = mode === 'mtls-renewal' ? ok(null) : await deps.checkReservedIds()
-  if (!reservedIds.ok) return reservedIds
 
   const { challengeNonce } = request
   const proof = await attestor.appraise(evidence.value, { now, challengeNonce, address: caller.address })
   if (!proof.ok) return proof
 
-  const issuance: Issuance = { authority: authority.value, csr: csr.value, now }
+  const issuance: Issuance = { authority: authority.value, csr: csr.value, now, waitUntil: caller.waitUntil }
   const issued =
-    proof.value.mode === 'mtls-renewal'
+    'leaf' in proof.value
       ? await issueRenewal(deps, issuance, proof.value.leaf, facts)
       : await issueEnrollment(deps, issuance, proof.value, facts)
   if (!issued.ok) return issued

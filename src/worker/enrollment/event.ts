@@ -8,7 +8,7 @@ import { err } from '../../protocol/result.ts'
 import { type EpochMilliseconds, type EpochSeconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import { isStorageOutage } from '../store/db.ts'
 import { sharersOf } from '../store/enrollments.ts'
-import { type EventRow, insertEvent, insertRefusal } from '../store/events.ts'
+import { type EventRow, insertRefusal } from '../store/events.ts'
 import { log, logFailure } from '../telemetry/log.ts'
 import type { Dependencies } from './dependencies.ts'
 import { addressKeyOf } from './rate-limit.ts'
@@ -34,6 +34,11 @@ export type Facts = {
     EventRow,
     'id' | 'time' | 'outcome' | 'reason' | 'colo' | 'claimed' | 'detail'
   >]?: EventRow[K]
+} & {
+  /** When the last certificate of another enrollment with the runner ID ends, by its row; null where none may be live. */
+  sharedUntil?: EpochSeconds | null
+  /** The signature of the enrollment's first certificate, to be kept for a retry. */
+  signed?: { readonly enrollmentId: string; readonly signature: string }
 }
 
 /** The facts of a verified certificate. */
@@ -78,39 +83,37 @@ async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, fac
 }
 
 function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts: Facts): void {
-  if (granted === 'enrolled') {
-    store(caller, () => recordEnrolled(deps, caller, facts))
-    return
-  }
-  const row = rowOf(caller, facts, { outcome: granted, reason: null })
-  logEvent('info', row)
-  // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
-  if (granted === 'named') store(caller, () => insertEvent(deps.database, row))
+  const now = toEpochSeconds(caller.at)
+  const { sharedUntil = null } = facts
+  if (granted === 'enrolled' && sharedUntil !== null && sharedUntil < now) {
+    store(caller, async () => recordAs(deps, caller, granted, facts, await isRunnerIdShared(deps, facts, now)))
+  } else recordAs(deps, caller, granted, facts, granted === 'enrolled' && sharedUntil !== null)
 }
 
 /**
- * Records an enrollment, with a notice where another enrollment of its runner ID has a live certificate. Neither of the
- * two is cut off: otherwise a thief could cut off the owner.
+ * `shared`: another enrollment of the runner ID has a live certificate. Neither of the two is cut off: otherwise a thief
+ * could cut off the owner.
  */
-async function recordEnrolled(deps: Dependencies, caller: Caller, facts: Facts): Promise<void> {
-  const shared = await isRunnerIdShared(deps, facts, toEpochSeconds(caller.at)).catch(() => false)
-  const row = rowOf(caller, facts, { outcome: 'enrolled', reason: shared ? 'runner_id_shared' : null })
+function recordAs(deps: Dependencies, caller: Caller, granted: Granted, facts: Facts, shared: boolean): void {
+  const row = rowOf(caller, facts, { outcome: granted, reason: shared ? 'runner_id_shared' : null })
   logEvent('info', row)
-  await insertEvent(deps.database, row)
+  // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
+  if (granted !== 'enrolled' && granted !== 'named') return
+  deps.journal.write({ event: row, signed: facts.signed ?? null }, caller.waitUntil)
 }
 
-/** How many objects are asked, one call each, where no row says that another enrollment is live. */
+/** How many objects are asked, one call each. */
 const SHARERS_ASKED = 40
 
+/** Asks the objects of those that may have renewed since their row was written. */
 async function isRunnerIdShared(
   deps: Dependencies,
   { runnerId, enrollmentId }: Facts,
   now: EpochSeconds,
 ): Promise<boolean> {
   if (!runnerId || !enrollmentId) return false
-  const { live, maybe } = await sharersOf(deps.database, { runnerId, enrollmentId }, now, SHARERS_ASKED)
-  if (live) return true
-  const states = await Promise.allSettled(maybe.map((id) => deps.enrollmentObject(id).status()))
+  const others = await sharersOf(deps.database, { runnerId, enrollmentId }, now, SHARERS_ASKED).catch(() => [])
+  const states = await Promise.allSettled(others.map((id) => deps.enrollmentObject(id).status()))
   return states.some((state) => {
     const known = state.status === 'fulfilled' ? state.value : null
     return known !== null && known.ended === null && known.notAfter >= now

@@ -4,9 +4,11 @@
 import { parseEvidence } from '../../protocol/enroll.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { toEpochSeconds } from '../../protocol/time.ts'
+import { type EpochSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import { isCompactJws } from '../../protocol/tokens.ts'
-import { authorize } from './authorize.ts'
+import { proveToken } from '../attestors/minted-token.ts'
+import type { Admission } from '../store/admissions.ts'
+import { type Authorized, authorizeEvidence, authorizeToken } from './authorize.ts'
 import type { Dependencies } from './dependencies.ts'
 import { type Caller, type Facts, recorded } from './event.ts'
 
@@ -38,28 +40,49 @@ async function steps(
 
   const authority = await deps.authority()
   if (!authority.ok) return authority
-  const reservedIds = await deps.checkReservedIds()
-  if (!reservedIds.ok) return reservedIds
 
   const token = bearerOf(authorization)
   if (token === null) return refuse('token_malformed')
+  const now = toEpochSeconds(caller.at)
   // A compact JWS is never looked up as a minted token, and any other token is never verified as a JWS.
-  const mode = isCompactJws(token) ? 'kubernetes' : 'runner-token'
-  facts.mode = mode
-  const attestor = deps.attestors[mode]
-  const evidence = parseEvidence(attestor.fields, { token })
-  if (!evidence.ok) return evidence
-  // There is no CSR here, so the token is bound to no key.
-  const appraisal = { now: toEpochSeconds(caller.at), challengeNonce: '', address: caller.address }
-  const claims = await attestor.appraise(evidence.value, appraisal)
-  if (!claims.ok) return claims
-  const authorized = await authorize(deps, claims.value, facts)
+  const authorized = isCompactJws(token)
+    ? await authorizeWorkload(deps, token, { now, address: caller.address }, facts)
+    : await authorizeMinted(deps, token, now, facts)
   if (!authorized.ok) return authorized
   const { runnerId } = authorized.value.decision
 
   if (runnerId === null) return refuse('runner_id_none')
   if (asked.value !== '' && asked.value !== runnerId) return refuse('runner_id_mismatch')
   return ok(runnerId)
+}
+
+async function authorizeWorkload(
+  deps: Dependencies,
+  token: string,
+  { now, address }: { readonly now: EpochSeconds; readonly address: string },
+  facts: Facts,
+): Promise<Outcome<Authorized<Admission>>> {
+  facts.mode = 'kubernetes'
+  const attestor = deps.attestors.kubernetes
+  const evidence = parseEvidence(attestor.fields, { token })
+  if (!evidence.ok) return evidence
+  // There is no CSR here, so the token is bound to no key.
+  const claims = await attestor.appraise(evidence.value, { now, challengeNonce: '', address })
+  if (!claims.ok) return claims
+  return authorizeEvidence(deps, claims.value, ({ bannedBy }) => deps.admissions.ofEvidence(bannedBy, now), facts)
+}
+
+async function authorizeMinted(
+  deps: Dependencies,
+  token: string,
+  now: EpochSeconds,
+  facts: Facts,
+): Promise<Outcome<Authorized<Admission>>> {
+  facts.mode = 'runner-token'
+  const proof = await proveToken(token, 'runner')
+  if (!proof.ok) return proof
+  const { tokenHash } = proof.value
+  return authorizeToken(deps, proof.value, now, () => deps.admissions.ofToken(tokenHash, now), facts)
 }
 
 const BEARER = 'bearer '

@@ -67,14 +67,14 @@ async function steps(
   const refusal = connectionRefusal(presented.value, now)
   if (refusal !== null) return err(refusal)
 
-  const bans = await deps.banList()
+  const bans = await deps.banList(caller.waitUntil)
   if (!bans.ok) return bans
-  const { leaf } = presented.value
+  const { leaf, der } = presented.value
   // A replayed challenge uses up its own rate alone. The object bounds how many other challenges are used.
   const asked = clientKey(leaf.tenant, `${leaf.enrollmentId}/${challenge.value?.challenge ?? 'tls'}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')
   const object = deps.enrollmentObject(leaf.enrollmentId)
-  const { known, result } = await object.admit(leaf, challenge.value, bans.value)
+  const { known, result } = await object.admit({ ...leaf, der }, challenge.value, bans.value)
   facts.mode = known?.mode ?? null
   facts.identity = known?.identity ?? null
   facts.runnerId = known?.runnerId ?? null

@@ -16,6 +16,9 @@ export const clientKey = (tenant: string, client: string): string => `${tenant}/
 export const namedAccessKey = (address: string, accessKeyId: string): string =>
   `aws key ${accessKeyId} named by ${addressKeyOf(address)}`
 
+/** The key of a minted token, known by its hash: only its holder can name it. */
+export const tokenKey = (tokenHash: string): string => `token ${tokenHash}`
+
 /** The key of an AWS access key ID that STS has proven. */
 export const provenAccessKey = (accessKeyId: string): string => `aws key ${accessKeyId}`
 

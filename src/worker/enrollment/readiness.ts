@@ -1,8 +1,6 @@
 // Whether the control plane can serve: the CA loads, the database answers, and no minted runner ID is a reserved one.
 
-import { type Outcome, refuse } from '../../protocol/refusals.ts'
-import { ok } from '../../protocol/result.ts'
-import { type Clock, type EpochSeconds, seconds, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
+import { toEpochSeconds } from '../../protocol/time.ts'
 import { validityOf } from '../ca/profile.ts'
 import { pingDatabase } from '../store/db.ts'
 import { liveRunnerIdWithSlash } from '../store/tokens.ts'
@@ -32,24 +30,4 @@ export async function readiness({ clock, trust, authority, database }: Dependenc
     faults.push('D1 does not answer or is not migrated')
   }
   return { ready: faults.length === 0, trust: trust.hash, faults }
-}
-
-/** How long an isolate keeps the answer. It may refuse for this long after the token was revoked. */
-const CHECK_KEPT = seconds(10)
-
-/**
- * Refuses while a live minted token has a runner ID with `/`, because `<cluster>/<node>` is reserved for the nodes of
- * clusters. `find` gives such an ID or null.
- */
-export function reservedIdCheck(
-  find: (now: EpochSeconds) => Promise<string | null>,
-  clock: Clock,
-): () => Promise<Outcome<null>> {
-  let kept: { readonly id: string | null; readonly at: EpochSeconds } | null = null
-  return async () => {
-    const now = toEpochSeconds(clock())
-    if (kept === null || kept.at <= subtractSeconds(now, CHECK_KEPT)) kept = { id: await find(now), at: now }
-    if (kept.id === null) return ok(null)
-    return refuse('slash_in_runner_id', { detail: 'a minted runner ID holds "/", which is reserved for clusters' })
-  }
 }

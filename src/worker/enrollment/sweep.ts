@@ -39,7 +39,9 @@ async function sweepRunners(deps: Dependencies): Promise<void> {
   const now = toEpochSeconds(deps.clock())
   const left = RUNNERS_A_RUN - (await checkCutOff(deps, now))
   if (left === 0) return
-  const drained = await callObjects(deps, await enrollmentsToDrain(deps.database, left), (runner) => runner.drain())
+  const drained = await callObjects(deps, await enrollmentsToDrain(deps.database, left), (runner, id) =>
+    runner.drain(id),
+  )
   await markDrained(deps.database, [...drained.keys()])
 }
 
@@ -104,12 +106,12 @@ function endsOf(answers: ReadonlyMap<string, Reason | null>): Map<Reason, string
 async function callObjects<T>(
   deps: Dependencies,
   ids: readonly string[],
-  call: (runner: DurableObjectStub<EnrollmentObject>) => Promise<T>,
+  call: (runner: DurableObjectStub<EnrollmentObject>, id: string) => Promise<T>,
 ): Promise<Map<string, T>> {
   const answers = new Map<string, T>()
   for (let i = 0; i < ids.length; i += AT_ONCE) {
     const some = ids.slice(i, i + AT_ONCE)
-    const outcomes = await Promise.allSettled(some.map((id) => call(deps.enrollmentObject(id))))
+    const outcomes = await Promise.allSettled(some.map((id) => call(deps.enrollmentObject(id), id)))
     for (const [j, outcome] of outcomes.entries()) {
       const id = some[j]
       if (id !== undefined && outcome.status === 'fulfilled') answers.set(id, outcome.value)

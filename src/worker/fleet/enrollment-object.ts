@@ -2,24 +2,19 @@
 // It stores one value and sets one alarm. The output gate holds each answer back until what it grants is stored.
 
 import { DurableObject } from 'cloudflare:workers'
-import { type Leaf, leafContentOf } from '../../protocol/leaf.ts'
+import { leafContentOf } from '../../protocol/leaf.ts'
+import { mayStartLineage } from '../../protocol/modes.ts'
 import type { Reason } from '../../protocol/reasons.ts'
-import type { Outcome } from '../../protocol/refusals.ts'
+import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import {
-  addSeconds,
-  type EpochSeconds,
-  epochSeconds,
-  rfc3339,
-  seconds,
-  toEpochMilliseconds,
-  toEpochSeconds,
-} from '../../protocol/time.ts'
+import { type EpochSeconds, rfc3339, toEpochSeconds } from '../../protocol/time.ts'
 import { frameText, type HelloFrame, PING, PONG, parseRunnerFrame } from '../../protocol/tunnel.ts'
 import { type BanList, NO_BANS } from '../../trust/bans.ts'
 import type { Decision } from '../../trust/decide.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { logFailure } from '../telemetry/log.ts'
+import { recordFromD1, recordOfProvisioned } from './begin.ts'
+import type { Answer, RenewalAnswer, UseCaller } from './calls.ts'
 import {
   clearedAfter,
   type EnrollmentSources,
@@ -29,14 +24,7 @@ import {
   statusOf,
 } from './fleet-row.ts'
 import type { SignedLeaf } from './lineage.ts'
-import {
-  afterHello,
-  decisionToday,
-  type EnrollmentRecord,
-  type EnrollmentStart,
-  isRevoked,
-  recordFor,
-} from './record.ts'
+import { afterHello, decisionToday, type EnrollmentRecord, isRevoked, type PresentedLeaf } from './record.ts'
 import {
   answerPings,
   attach,
@@ -48,51 +36,51 @@ import {
   openSockets,
   sendDrain,
 } from './sockets.ts'
+import { StoredRecord } from './stored-record.ts'
 import { type Admission, Tickets } from './tickets.ts'
 import type { Challenge } from './used-challenges.ts'
-import { beginUse, type Conditions, connectionUse, type Renewal, renewalUse, type Use } from './uses.ts'
-
-/** The outcome of a call. */
-interface Answer<T> {
-  /** The identity on record, also where the call is refused. Null without a record. */
-  readonly known: Decision | null
-  readonly result: Outcome<T>
-}
-
-const RECORD = 'record'
+import { type Conditions, connectionUse, renewalUse, repeatUse, type Use } from './uses.ts'
 
 export class EnrollmentObject extends DurableObject<unknown> {
   readonly #sources: EnrollmentSources
   readonly #tickets = new Tickets()
   #list: BanList = NO_BANS
+  readonly #stored: StoredRecord
 
   constructor(state: DurableObjectState, env: unknown, sources: EnrollmentSources) {
     super(state, env)
     this.#sources = sources
+    this.#stored = new StoredRecord(state.storage)
     this.#closeRefused()
     answerPings(this.ctx)
   }
 
-  /** Starts the record. The value is the certificate to answer with: a repeated start gets the same again. */
-  async begin(start: EnrollmentStart, list: BanList): Promise<Outcome<SignedLeaf>> {
-    const { record, result } = beginUse(this.#load(), start, this.#conditions(list))
-    if (record !== null) await this.#save(record)
+  /** For a repeated enrollment. `candidate`: a new certificate for its key. The value is the certificate to answer with. */
+  async repeat(enrollmentId: string, candidate: SignedLeaf, list: BanList): Promise<Outcome<SignedLeaf>> {
+    const { result } = await this.#apply({ enrollmentId, presented: null }, list, (record, conditions) =>
+      repeatUse(record, candidate, conditions),
+    )
     return result
   }
 
-  /** `candidate`: a new certificate. The value holds the certificate to answer with, which is on record by then. */
-  async renew(presented: Leaf, candidate: SignedLeaf, list: BanList): Promise<Answer<Renewal>> {
-    const answer = await this.#apply(presented, list, (stored, conditions) => {
+  /** `candidate`: a new certificate, which is on record where it is granted. */
+  async renew(presented: PresentedLeaf, candidate: SignedLeaf, list: BanList): Promise<RenewalAnswer> {
+    const { enrollmentId } = presented
+    const { known, result } = await this.#apply({ enrollmentId, presented }, list, (stored, conditions) => {
       const { record, result } = renewalUse(stored, presented, candidate, conditions)
       return { record: record && this.#withRow(record, conditions.now), result }
     })
-    if (answer.result.ok && answer.result.value.retires) closeAll(this.ctx, 'replaced')
-    return answer
+    const who = { identity: known?.identity ?? null, runnerId: known?.runnerId ?? null }
+    if (!result.ok) return { ...who, refusal: result.error, again: null }
+    const { retires, again, certificate } = result.value
+    if (retires) closeAll(this.ctx, 'replaced')
+    return { ...who, refusal: null, again: again ? certificate : null }
   }
 
   /** Admits a connection. The ticket is the path under which `fetch` takes its socket, once. */
-  async admit(presented: Leaf, challenge: Challenge | null, list: BanList): Promise<Answer<Admission>> {
-    const { known, result } = await this.#apply(presented, list, (record, conditions) =>
+  async admit(presented: PresentedLeaf, challenge: Challenge | null, list: BanList): Promise<Answer<Admission>> {
+    const { enrollmentId } = presented
+    const { known, result } = await this.#apply({ enrollmentId, presented }, list, (record, conditions) =>
       connectionUse(record, presented, challenge, conditions),
     )
     if (!result.ok) return { known, result }
@@ -104,7 +92,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
   /** Takes over the socket of an admitted connection. Of the request only the ticket is used. */
   override async fetch(request: Request): Promise<Response> {
     const ticket = this.#tickets.take(new URL(request.url).pathname.slice(1), this.#now())
-    const record = this.#load()
+    const record = this.#stored.current
     if (ticket === null || record === null || record.ended !== null) return new Response(null, { status: 410 })
     const { connection, presented } = ticket
     const { 0: theirs, 1: ours } = new WebSocketPair()
@@ -115,7 +103,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     attach(ours, { spiffeId, notAfter, ready: false, origin: connection === 'anew' ? leafContentOf(presented) : null })
     if (connection === 'late') close(ours, 'replaced')
     answerPings(this.ctx)
-    if (connection !== 'late') await this.#wakeBy(notAfter)
+    if (connection !== 'late') await this.#stored.wakeBy(notAfter)
     return new Response(null, { status: 101, webSocket: theirs })
   }
 
@@ -136,11 +124,11 @@ export class EnrollmentObject extends DurableObject<unknown> {
   override async alarm(): Promise<void> {
     const now = this.#now()
     for (const { socket, attachment } of openSockets(this.ctx)) if (attachment.notAfter <= now) close(socket, 'expired')
-    const record = this.#load()
+    const record = this.#stored.current
     if (record === null || now > clearedAfter(record)) {
       if (record !== null && record.ended === null)
         this.#updateD1(this.#sources.updateRow(fleetRowOf(record, false, now)))
-      await this.ctx.storage.deleteAll()
+      await this.#stored.clear()
       return
     }
     await this.#wakeNext(record)
@@ -148,7 +136,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** Called by the cron. Gives why the enrollment is no longer authorized, and closes its tunnel then; null where it is. */
   async check(list: BanList): Promise<Reason | null> {
-    const record = this.#load()
+    const record = this.#stored.current
     if (record === null) return 'lineage_missing'
     if (record.ended !== null) return record.ended.reason
     this.#list = list
@@ -164,14 +152,15 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   /** Asks the runner to finish its work and exit: at once where it is connected, else when it connects. */
-  async drain(): Promise<void> {
-    const record = this.#load()
+  async drain(enrollmentId: string): Promise<void> {
+    const begun = this.#stored.current === null ? await this.#begin({ enrollmentId, presented: null }) : null
+    const record = this.#stored.current ?? (begun?.ok ? begun.value : null)
     if (record === null || record.ended !== null || sendDrain(openSockets(this.ctx))) return
     await this.#save({ ...record, drain: true })
   }
 
   async status(): Promise<EnrollmentStatus | null> {
-    const record = this.#load()
+    const record = this.#stored.current
     return record && statusOf(record, isConnected(this.ctx))
   }
 
@@ -183,23 +172,32 @@ export class EnrollmentObject extends DurableObject<unknown> {
     return { trust: this.#sources.trust, bans: this.#newest(list), now: this.#now() }
   }
 
-  /** Decides on one use of a certificate, and stores the change of the record before it is granted. */
+  /** Decides on one use of the enrollment, and stores the change of the record before it is granted. */
   async #apply<T>(
-    presented: Leaf,
+    caller: UseCaller,
     list: BanList,
     decide: (record: EnrollmentRecord, conditions: Conditions) => Use<T>,
   ): Promise<Answer<T>> {
-    const conditions = this.#conditions(list)
-    const stored = this.#load()
-    const found = recordFor(stored, this.#sources.trust, presented)
-    if (!found.ok) return { known: stored?.decision ?? null, result: found }
-    const { record, result } = decide(found.value, conditions)
+    const begun = this.#stored.current === null ? await this.#begin(caller) : null
+    // Nothing is awaited from here to the write. Another call may have begun the record meanwhile.
+    const stored = this.#stored.current
+    const found = stored === null ? (begun ?? refuse('lineage_missing')) : ok(stored)
+    if (!found.ok) return { known: null, result: found }
+    if (found.value.ended !== null) return { known: found.value.decision, result: refuse('enrollment_ended') }
+    const { record, result } = decide(found.value, this.#conditions(list))
     if (record !== null) await this.#save(record)
     return { known: decisionToday(found.value, this.#sources.trust), result }
   }
 
+  /** The record of an enrollment that begins. It is not stored. */
+  async #begin({ enrollmentId, presented }: UseCaller): Promise<Outcome<EnrollmentRecord>> {
+    const { trust, begin } = this.#sources
+    if (presented !== null && mayStartLineage(presented.mode)) return recordOfProvisioned(trust, presented)
+    return recordFromD1(await begin(enrollmentId, this.#now()), presented)
+  }
+
   async #hello(socket: WebSocket, { instanceId, agent }: HelloFrame): Promise<void> {
-    const record = this.#load()
+    const record = this.#stored.current
     const attachment = attachmentOf(socket)
     if (record === null || attachment === null || record.ended !== null) return close(socket, 'unauthorized')
     const now = this.#now()
@@ -222,13 +220,9 @@ export class EnrollmentObject extends DurableObject<unknown> {
     return this.#list
   }
 
-  #load(): EnrollmentRecord | null {
-    return this.ctx.storage.kv.get<EnrollmentRecord>(RECORD) ?? null
-  }
-
   async #save(record: EnrollmentRecord): Promise<void> {
-    const before = this.#load()
-    this.ctx.storage.kv.put(RECORD, record)
+    const before = this.#stored.current
+    this.#stored.put(record)
     if (before === null) await this.#wakeNext(record)
     if (record.ended === null || before?.ended) return
     closeAll(this.ctx, 'unauthorized')
@@ -246,8 +240,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** Makes the row due again at the next use, so that it is never behind by more than its hour. */
   #forgetRow(writtenAt: EpochSeconds): void {
-    const record = this.#load()
-    if (record?.row?.writtenAt === writtenAt) this.ctx.storage.kv.put(RECORD, { ...record, row: null })
+    const record = this.#stored.current
+    if (record?.row?.writtenAt === writtenAt) this.#stored.put({ ...record, row: null })
   }
 
   /** Goes on after the answer and fails alone: runners must work while D1 is away. */
@@ -262,21 +256,14 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** A deploy restarts every object, perhaps with another trust file. */
   #closeRefused(): void {
-    const record = this.#load()
+    const record = this.#stored.current
     if (record !== null && !this.#reauthorize(record, NO_BANS).ok) closeAll(this.ctx, 'unauthorized')
   }
 
-  async #wakeNext(record: EnrollmentRecord): Promise<void> {
+  /** Wakes with the next end of a connection's certificate, or when the record can be cleared. */
+  #wakeNext(record: EnrollmentRecord): Promise<void> {
     const ends = openSockets(this.ctx).map(({ attachment }) => attachment.notAfter)
-    const cleared = addSeconds(clearedAfter(record), seconds(1))
-    await this.ctx.storage.setAlarm(toEpochMilliseconds(epochSeconds(Math.min(cleared, ...ends))))
-  }
-
-  /** Each change of the alarm costs a row written. So an earlier alarm stays, and sets the next one when it fires. */
-  async #wakeBy(time: EpochSeconds): Promise<void> {
-    const at = toEpochMilliseconds(time)
-    const set = await this.ctx.storage.getAlarm()
-    if (set === null || set > at) await this.ctx.storage.setAlarm(at)
+    return this.#stored.wakeNext(record, ends)
   }
 
   #now(): EpochSeconds {

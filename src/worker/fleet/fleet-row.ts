@@ -3,12 +3,15 @@
 import type { Reason } from '../../protocol/reasons.ts'
 import { addSeconds, type Clock, type EpochSeconds, epochSeconds, hours } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
+import type { RecordedEnrollment } from './begin.ts'
 import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 
 /** What the object needs of the rest of the Worker. */
 export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
+  /** Marks the enrollment as begun in D1, and gives it as it was recorded; null where it is not on record. */
+  readonly begin: (enrollmentId: string, now: EpochSeconds) => Promise<RecordedEnrollment | null>
   /** Updates the fleet row of the enrollment. Called at most once an hour, unless the last call failed. */
   readonly updateRow: (row: FleetRow) => Promise<void>
   /** Records the end of the enrollment; called once. */

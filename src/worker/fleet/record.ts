@@ -3,8 +3,6 @@
 import type { Leaf, LeafContent } from '../../protocol/leaf.ts'
 import { mayStartLineage } from '../../protocol/modes.ts'
 import type { Reason } from '../../protocol/reasons.ts'
-import { type Outcome, refuse } from '../../protocol/refusals.ts'
-import { ok } from '../../protocol/result.ts'
 import { addSeconds, type EpochSeconds, epochSeconds } from '../../protocol/time.ts'
 import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
@@ -22,7 +20,8 @@ export interface EnrollmentStart {
   readonly decision: Decision
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
-  readonly certificate: SignedLeaf
+  /** The signed one where it is known. */
+  readonly certificate: SignedLeaf | LeafContent
 }
 
 export interface EnrollmentRecord extends Omit<EnrollmentStart, 'certificate'> {
@@ -39,11 +38,11 @@ export interface EnrollmentRecord extends Omit<EnrollmentStart, 'certificate'> {
   readonly drain: boolean
 }
 
+/** A certificate that was verified: that this CA issued it, and that the caller holds its key. */
+export type PresentedLeaf = Leaf & SignedLeaf
+
 /** The record of an enrollment that has one certificate. */
-export function startRecord({
-  certificate,
-  ...start
-}: Omit<EnrollmentStart, 'certificate'> & { certificate: SignedLeaf | Leaf }): EnrollmentRecord {
+export function startRecord({ certificate, ...start }: EnrollmentStart): EnrollmentRecord {
   return {
     ...start,
     lineage: startLineage(certificate, mayStartLineage(start.decision.mode)),
@@ -64,30 +63,6 @@ export const forgottenAfter = ({ lastEnd }: EnrollmentRecord): EpochSeconds =>
 export function decisionToday({ claims, decision }: EnrollmentRecord, trust: CompiledTrust): Decision {
   const today = decide(trust, claims)
   return today.ok ? today.value : decision
-}
-
-/** The record that a presented certificate belongs to. A provisioned one may start a record. */
-export function recordFor(
-  stored: EnrollmentRecord | null,
-  trust: CompiledTrust,
-  presented: Leaf,
-): Outcome<EnrollmentRecord> {
-  if (stored !== null) return stored.ended === null ? ok(stored) : refuse('enrollment_ended')
-  const { mode, tenant } = presented
-  if (!mayStartLineage(mode)) return refuse('lineage_missing')
-  const claims: Claims = { mode, tenant }
-  const decision = decide(trust, claims)
-  if (!decision.ok) return refuse('standing_lost')
-  return ok(
-    startRecord({
-      enrollmentId: presented.enrollmentId,
-      claims,
-      decision: decision.value,
-      instanceId: null,
-      enrolledAt: presented.notBefore,
-      certificate: presented,
-    }),
-  )
 }
 
 interface Said extends Pick<EnrollmentRecord, 'instanceId' | 'agent'> {

@@ -1,4 +1,4 @@
-// Decides each use of an enrollment: its start, a renewal or a connection. The result says how the record changes. Pure.
+// Decides each use of an enrollment: a repeated enrollment, a renewal or a connection. The result says how the record changes. Pure.
 
 import { type Leaf, leafContentOf } from '../../protocol/leaf.ts'
 import { MODES } from '../../protocol/modes.ts'
@@ -9,7 +9,7 @@ import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { connectionVerdict, type Lineage, renewalVerdict, repeatedEnrollment, type SignedLeaf } from './lineage.ts'
-import { type EnrollmentRecord, type EnrollmentStart, startRecord, withLineage } from './record.ts'
+import { type EnrollmentRecord, withLineage } from './record.ts'
 import { type Challenge, useChallenge } from './used-challenges.ts'
 import { renewableUntil } from './windows.ts'
 
@@ -28,22 +28,17 @@ export interface Use<T> {
 }
 
 /**
- * The enrollment begins. A repeated request with the same key gets the same certificate, or a newer one of the same
- * enrollment once half of its life has passed, unless the enrollment has renewed or was cut off meanwhile.
+ * An enrollment that is asked for again, with its key: it gets the certificate that it has, or a newer one once half of
+ * that one's life has passed, unless the enrollment has renewed or was cut off meanwhile.
  */
-export function beginUse(
-  stored: EnrollmentRecord | null,
-  start: EnrollmentStart,
-  { trust, bans, now }: Conditions,
-): Use<SignedLeaf> {
-  const record = stored ?? startRecord(start)
-  if (record.ended !== null) return { record: null, result: refuse('enrollment_ended') }
-  const repeated = repeatedEnrollment(record.lineage, start.certificate, now)
+export function repeatUse(record: EnrollmentRecord, candidate: SignedLeaf, conditions: Conditions): Use<SignedLeaf> {
+  const { trust, bans, now } = conditions
+  const repeated = repeatedEnrollment(record.lineage, candidate, now)
   if (repeated === null) return { record: null, result: refuse('token_retry_over') }
   const authorized = reauthorize(trust, bans, { ...record, tenant: record.decision.tenant })
   if (!authorized.ok) return { record: null, result: authorized }
-  const changed = repeated.verdict === 'grant' ? withLineage(record, repeated.next) : record
-  return { record: changed === stored ? null : changed, result: ok(signedTip(changed.lineage)) }
+  const changed = repeated.verdict === 'grant' ? withLineage(record, repeated.next) : null
+  return { record: changed, result: ok(signedTip((changed ?? record).lineage)) }
 }
 
 export interface Renewal {

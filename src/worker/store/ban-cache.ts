@@ -17,32 +17,43 @@ import { logFailure } from '../telemetry/log.ts'
 
 /** A ban takes effect in every isolate within this time. */
 const FRESH = seconds(30)
+/** From then on a list is read anew behind the answers: while requests come, none of them waits for the database. */
+const RENEWED = seconds(20)
 /** How long an old list is used while the database is away, so that an outage does not end a fleet. */
 const USABLE = minutes(15)
-/** Least time between two attempts while the database is away. */
+/** Least time between two attempts. */
 const PAUSE = seconds(5)
 
 export function keepBanList(
   load: (now: EpochSeconds) => Promise<BanList>,
   clock: Clock,
-): () => Promise<Outcome<BanList>> {
+): (waitUntil: (work: Promise<unknown>) => void) => Promise<Outcome<BanList>> {
   let kept: BanList | null = null
   let failedAt: EpochSeconds | null = null
-  return async () => {
+  let renewedAt: EpochSeconds | null = null
+
+  async function read(now: EpochSeconds): Promise<void> {
+    try {
+      kept = await inTime(load(now))
+      failedAt = null
+    } catch (error) {
+      failedAt = now
+      logFailure('ban list not loaded', error)
+    }
+  }
+
+  return async (waitUntil) => {
     const now = toEpochSeconds(clock())
     // `at` may lie in the future, where the clock was set back.
     const isWithin = (at: EpochSeconds, span: Seconds) => Math.abs(now - at) <= span
-    if (kept !== null && isWithin(kept.at, FRESH)) return ok(kept)
-    if (failedAt === null || !isWithin(failedAt, PAUSE)) {
-      try {
-        kept = await inTime(load(now))
-        failedAt = null
-        return ok(kept)
-      } catch (error) {
-        failedAt = now
-        logFailure('ban list not loaded', error)
+    if (kept !== null && isWithin(kept.at, FRESH)) {
+      if (!isWithin(kept.at, RENEWED) && (renewedAt === null || !isWithin(renewedAt, PAUSE))) {
+        renewedAt = now
+        waitUntil(read(now))
       }
+      return ok(kept)
     }
+    if (failedAt === null || !isWithin(failedAt, PAUSE)) await read(now)
     return kept !== null && isWithin(kept.at, USABLE) ? ok(kept) : refuse('storage_unavailable')
   }
 }

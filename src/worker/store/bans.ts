@@ -1,7 +1,7 @@
 // Table `ban`: the bans of operators, and the live enrollments that have yet to be checked against them.
 
 import { and, asc, eq, gt, isNull, lt, or, type SQL, sql } from 'drizzle-orm'
-import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
+import { integer, primaryKey, sqliteTable, text, unionAll } from 'drizzle-orm/sqlite-core'
 import { addSeconds, type EpochSeconds, hours, minutes, subtractSeconds } from '../../protocol/time.ts'
 import { formatIdentity, parseIdentity } from '../../trust/banned-identity.ts'
 import type { Ban, BanKind, BanList } from '../../trust/bans.ts'
@@ -51,10 +51,16 @@ export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ba
 /** A week is enough, since a revoked token ends its enrollments for good within minutes. */
 const REVOCATIONS_LISTED = hours(7 * 24)
 
+/** In one statement. */
 export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
-  const bans = await db.select({ kind: ban.kind, value: ban.value }).from(ban)
-  const revoked = await db.select({ id: token.id }).from(token).where(revokedLately(now))
-  return { at: now, bans, revokedTokens: revoked.map(({ id }) => id) }
+  const bans = db.select({ kind: sql<BanKind | null>`kind`, value: ban.value }).from(ban)
+  const revoked = db.select({ kind: sql<null>`NULL`, value: token.id }).from(token).where(revokedLately(now))
+  const rows = await unionAll(bans, revoked)
+  return {
+    at: now,
+    bans: rows.flatMap(({ kind, value }) => (kind === null ? [] : [{ kind, value }])),
+    revokedTokens: rows.flatMap(({ kind, value }) => (kind === null ? [value] : [])),
+  }
 }
 
 const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds(now, REVOCATIONS_LISTED))

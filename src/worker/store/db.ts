@@ -13,7 +13,8 @@ export type BatchDatabase = ReturnType<typeof openDatabase>
 export const openDatabase = (binding: AnyD1Database) => drizzle(binding)
 
 /** Whether an exception is an outage of the database or of a Durable Object, and not a bug. */
-export const isStorageOutage = (error: unknown): boolean => error instanceof DrizzleQueryError || isUnreachable(error)
+export const isStorageOutage = (error: unknown): boolean =>
+  error instanceof DrizzleQueryError || error instanceof BatchError || isUnreachable(error)
 
 /** Workers sets these properties on its own exceptions, not on those of an object's code. */
 const isUnreachable = (error: unknown): boolean =>
@@ -24,6 +25,9 @@ const isUnreachable = (error: unknown): boolean =>
 export async function pingDatabase(db: Database): Promise<void> {
   await db.get(sql`SELECT 1 FROM enrollment LIMIT 1`)
 }
+
+/** A transaction that D1 did not run. */
+export class BatchError extends Error {}
 
 /** For `INSERT … SELECT`: selects the row if `condition` holds, else nothing. Values are matched to columns by name. */
 export function rowWhere<T extends SQLiteTable>(table: T, row: T['$inferSelect'], condition: SQL): SQL {

@@ -1,13 +1,12 @@
-// Table `enrollment`: each enrollment with its first certificate, recorded before it is signed, and its fleet row.
+// Table `enrollment`: each enrollment with its first certificate, and its fleet row. reservations.ts adds the rows.
 
-import { and, desc, eq, gt, gte, inArray, isNull, ne, or, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, desc, eq, gte, inArray, isNull, ne, or, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
-import type { Leaf } from '../../protocol/leaf.ts'
-import { CLOCK_LEEWAY, RENEWAL_GRACE, SAME_KEY_RETRY } from '../../protocol/limits.ts'
+import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { LINEAGE_STARTING_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { type EpochSeconds, hours, seconds, subtractSeconds } from '../../protocol/time.ts'
-import { type BatchDatabase, type Database, rowWhere } from './db.ts'
-import { type TokenRow, token } from './tokens.ts'
+import type { Claims } from '../../trust/modes/registry.ts'
+import type { Database } from './db.ts'
 
 export const enrollment = sqliteTable('enrollment', {
   enrollmentId: text('id').primaryKey(),
@@ -17,14 +16,17 @@ export const enrollment = sqliteTable('enrollment', {
   identity: text().notNull(),
   runnerId: text('runner_id'),
   tokenId: text('token_id'),
+  claims: text({ mode: 'json' }).$type<Claims>().notNull(),
   instanceId: text('instance_id'),
   enrolledAt: integer('enrolled_at').$type<EpochSeconds>().notNull(),
   publicKeyHash: text('public_key_hash').notNull(),
   serial: text().notNull(),
-  spiffeId: text('spiffe_id').notNull(),
+  trustDomain: text('trust_domain').notNull(),
   notBefore: integer('not_before').$type<EpochSeconds>().notNull(),
   notAfter: integer('not_after').$type<EpochSeconds>().notNull(),
   issuer: text().notNull(),
+  signature: text(),
+  begunAt: integer('begun_at').$type<EpochSeconds>(),
   seenAt: integer('seen_at').$type<EpochSeconds>().notNull(),
   liveUntil: integer('live_until').$type<EpochSeconds>().notNull(),
   connected: integer({ mode: 'boolean' }).notNull().default(false),
@@ -38,109 +40,13 @@ export const enrollment = sqliteTable('enrollment', {
 
 export type EnrollmentRow = typeof enrollment.$inferSelect
 
-/** An enrollment with its first certificate, to be reserved. */
-export interface Proposal extends Leaf {
-  /** ARN, `sub` or token id. */
-  readonly identity: string
-  readonly runnerId: string | null
-  readonly tokenId: string | null
-  readonly instanceId: string | null
-  readonly enrolledAt: EpochSeconds
-}
-
-/** The row of a proposal; its fleet columns as enrollment knows them. */
-const rowOf = (proposal: Proposal): EnrollmentRow => ({
-  ...proposal,
-  seenAt: proposal.enrolledAt,
-  liveUntil: proposal.notAfter,
-  connected: false,
-  endedAt: null,
-  endedReason: null,
-  agent: null,
-  newestIssuer: null,
-  cutAt: null,
-  drainAt: null,
-})
-
-/** A bootstrap token after the reserve step, and the enrollment that it was used for, now or before. */
-export interface TokenReservation {
-  readonly token: TokenRow
-  readonly enrollment: EnrollmentRow | null
-}
-
-/**
- * Consumes a bootstrap token for the proposal, in one transaction: one statement tests kind, unused, unrevoked and
- * unexpired together, and the enrollment is recorded only where it changed the row. Null: no such token.
- */
-export async function reserveWithBootstrapToken(
-  db: BatchDatabase,
-  tokenId: string,
-  proposal: Proposal,
-): Promise<TokenReservation | null> {
-  const usable = and(
-    eq(token.id, tokenId),
-    eq(token.kind, 'bootstrap'),
-    isNull(token.usedAt),
-    isNull(token.revokedAt),
-    gt(token.expiresAt, proposal.enrolledAt),
-  )
-  const [, , [consumed], [made]] = await db.batch([
-    db
-      .update(token)
-      .set({ usedAt: proposal.enrolledAt, usedBy: proposal.publicKeyHash, enrollmentId: proposal.enrollmentId })
-      .where(usable),
-    db.insert(enrollment).select(rowWhere(enrollment, rowOf(proposal), sql`changes() > 0`)),
-    db.select().from(token).where(eq(token.id, tokenId)),
-    db
-      .select()
-      .from(enrollment)
-      .where(sql`${enrollment.enrollmentId} = (SELECT enrollment_id FROM token WHERE id = ${tokenId})`),
-  ])
-  return consumed === undefined ? null : { token: consumed, enrollment: made ?? null }
-}
-
-/**
- * Records the proposal, or gives the enrollment that the same identity made with the same key in the last 10 minutes.
- * Null where the evidence is a runner token that is revoked or expired by now.
- */
-export async function reserveWithEvidence(db: BatchDatabase, proposal: Proposal): Promise<EnrollmentRow | null> {
-  const earlier = and(
-    eq(enrollment.publicKeyHash, proposal.publicKeyHash),
-    eq(enrollment.mode, proposal.mode),
-    eq(enrollment.source, proposal.source),
-    eq(enrollment.tenant, proposal.tenant),
-    eq(enrollment.identity, proposal.identity),
-    sql`${enrollment.runnerId} IS ${proposal.runnerId}`,
-    gte(enrollment.enrolledAt, subtractSeconds(proposal.enrolledAt, SAME_KEY_RETRY)),
-    isNull(enrollment.endedAt),
-  )
-  const tokenLives =
-    proposal.tokenId === null
-      ? sql`1`
-      : sql`EXISTS (SELECT 1 FROM token WHERE id = ${proposal.tokenId} AND kind = 'runner' AND revoked_at IS NULL
-          AND (expires_at IS NULL OR expires_at > ${proposal.enrolledAt}))`
-  const [, rows] = await db.batch([
-    db
-      .insert(enrollment)
-      .select(
-        rowWhere(
-          enrollment,
-          rowOf(proposal),
-          sql`${tokenLives} AND NOT EXISTS (SELECT 1 FROM enrollment WHERE ${earlier})`,
-        ),
-      ),
-    db.select().from(enrollment).where(and(earlier, tokenLives)).orderBy(desc(enrollment.enrolledAt)).limit(1),
-  ])
-  return rows[0] ?? null
-}
-
 export async function findEnrollment(db: Database, id: string): Promise<EnrollmentRow | null> {
   return (await db.select().from(enrollment).where(eq(enrollment.enrollmentId, id)).limit(1))[0] ?? null
 }
 
 /** Records a certificate of `muster ca issue`. */
-export const insertProvisioned = async (db: Database, proposal: Proposal): Promise<void> => {
-  await db.insert(enrollment).values(rowOf(proposal))
+export const insertProvisioned = async (db: Database, row: typeof enrollment.$inferInsert): Promise<void> => {
+  await db.insert(enrollment).values(row)
 }
 
 /**
@@ -150,32 +56,23 @@ export const insertProvisioned = async (db: Database, proposal: Proposal): Promi
 export const mayLive = (now: EpochSeconds) =>
   and(isNull(enrollment.endedAt), gte(enrollment.liveUntil, subtractSeconds(now, ROW_LAG)))
 
-const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
+/** How long after `live_until` an enrollment may still be live. */
+export const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
 
-/** The other enrollments of a runner ID. */
-export interface Sharers {
-  /** Whether one of them has a live certificate by its row. */
-  readonly live: boolean
-  /** Those that may have renewed since their row was written; only their objects know. At most `limit`. */
-  readonly maybe: readonly string[]
-}
-
+/** Other enrollments of a runner ID that may be live, the newest first: `limit` leaves out only the oldest. */
 export async function sharersOf(
   db: Database,
   { runnerId, enrollmentId }: { readonly runnerId: string; readonly enrollmentId: string },
   now: EpochSeconds,
   limit: number,
-): Promise<Sharers> {
-  // Newest first, so that `limit` leaves out only the oldest.
+): Promise<string[]> {
   const found = await db
-    .select({ id: enrollment.enrollmentId, liveUntil: enrollment.liveUntil })
+    .select({ id: enrollment.enrollmentId })
     .from(enrollment)
     .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.enrollmentId, enrollmentId), mayLive(now)))
     .orderBy(desc(enrollment.liveUntil))
     .limit(limit)
-  const [newest] = found
-  const live = newest !== undefined && newest.liveUntil >= now
-  return { live, maybe: live ? [] : found.map(({ id }) => id) }
+  return found.map(({ id }) => id)
 }
 
 /** What an enrollment's object keeps up to date; `issuer` is that of the newest certificate. */

@@ -1,4 +1,4 @@
-// Table `event`: the outcome of each request, kept for 30 days; refusals at a capped rate.
+// Table `event`: the outcome of each request, kept for 30 days; refusals at a capped rate. journal.ts adds the others.
 
 import { desc, eq, lt, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
@@ -29,10 +29,6 @@ export const event = sqliteTable('event', {
 })
 
 export type EventRow = typeof event.$inferSelect
-
-export const insertEvent = async (db: Database, row: EventRow): Promise<void> => {
-  await db.insert(event).values(row)
-}
 
 /**
  * Writes a refusal within the caps of refusal-cap.ts, counted over the rows of all isolates. Ids sort by time, so it

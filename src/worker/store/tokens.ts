@@ -1,6 +1,6 @@
 // Table `token`: minted tokens by their hash, with their use and revocation.
 
-import { and, desc, eq, isNull, sql } from 'drizzle-orm'
+import { and, desc, eq, isNull, type Placeholder, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { TokenKind } from '../../protocol/tokens.ts'
@@ -27,10 +27,6 @@ export const insertToken = async (db: Database, row: typeof token.$inferInsert):
   await db.insert(token).values(row)
 }
 
-export async function findToken(db: Database, hash: string): Promise<TokenRow | null> {
-  return (await db.select().from(token).where(eq(token.hash, hash)).limit(1))[0] ?? null
-}
-
 export async function findTokenById(db: Database, id: string): Promise<TokenRow | null> {
   return (await db.select().from(token).where(eq(token.id, id)).limit(1))[0] ?? null
 }
@@ -48,15 +44,12 @@ export async function revokeToken(db: Database, id: string, now: EpochSeconds): 
   return findTokenById(db, id)
 }
 
-/** The runner ID with a `/`, reserved for the nodes of clusters, of a live token; null where there is none. */
+/** Whether a row is a live token with a `/` in its runner ID, which is reserved for the nodes of clusters. */
+export const isSlashed = (now: EpochSeconds | Placeholder) => sql`kind = 'runner' AND revoked_at IS NULL
+  AND instr(runner_id, '/') > 0 AND (expires_at IS NULL OR expires_at > ${now})`
+
+/** The runner ID of such a token; null where there is none. */
 export async function liveRunnerIdWithSlash(db: Database, now: EpochSeconds): Promise<string | null> {
-  const rows = await db
-    .select({ runnerId: token.runnerId })
-    .from(token)
-    .where(
-      sql`${token.kind} = 'runner' AND ${token.revokedAt} IS NULL AND instr(${token.runnerId}, '/') > 0
-        AND (${token.expiresAt} IS NULL OR ${token.expiresAt} > ${now})`,
-    )
-    .limit(1)
+  const rows = await db.select({ runnerId: token.runnerId }).from(token).where(isSlashed(now)).limit(1)
   return rows[0]?.runnerId ?? null
 }

@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { hex } from '../../../src/protocol/bytes.ts'
 import { addSeconds, hours, minutes, seconds, subtractSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
-import { NO_BANS, parseBan } from '../../../src/trust/bans.ts'
+import { parseBan } from '../../../src/trust/bans.ts'
 import type { CompiledTrust } from '../../../src/trust/compiled.ts'
 import { decide } from '../../../src/trust/decide.ts'
 import type { AwsClaims } from '../../../src/trust/modes/aws-sts.ts'
@@ -15,7 +15,6 @@ import { deleteBan, insertBan } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { findEvent, listEvents } from '../../../src/worker/store/events.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
-import { LEAF_URI } from '../../fakes/ca-forge.ts'
 import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { clusterWith } from '../../fakes/trust.ts'
@@ -33,6 +32,7 @@ import {
   settled,
   startMuster,
 } from '../fleet/runners-fixture.ts'
+import { recordEnrollment } from '../store/enrollment-rows.ts'
 
 const { issuer, muster } = await startMuster()
 
@@ -93,17 +93,16 @@ describe('reauthorization at a renewal', () => {
     })
     const now = toEpochSeconds(deployment.clock())
     const leaf = new X509Certificate(identity.certificate)
-    const certificate = {
+    await recordEnrollment(now, {
+      enrollmentId: id,
+      ...decision.value,
+      claims,
       serial: leaf.serialNumber,
       publicKeyHash: hex(new Uint8Array(await crypto.subtle.digest('SHA-256', leaf.publicKey.rawData))),
-      spiffeId: LEAF_URI,
       notBefore: subtractSeconds(now, seconds(60)),
       notAfter: addSeconds(now, seconds(900)),
       issuer: issuer.keyId,
-      der: new Uint8Array(leaf.rawData),
-    }
-    const start = { enrollmentId: id, claims, decision: decision.value, instanceId: null, enrolledAt: now, certificate }
-    expect(await runners.getByName(id).begin(start, NO_BANS)).toMatchObject({ ok: true })
+    })
     return identity
   }
 

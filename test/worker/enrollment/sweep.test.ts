@@ -40,7 +40,8 @@ test('an enrollment has ended once its object says so, not while the object thro
 })
 
 test('a revoked token ends its enrollment whatever else refuses it, and for good', async () => {
-  const { id, enrollmentId, ...identity } = await enrolled()
+  const { id, ...first } = await enrolled()
+  const { enrollmentId, ...identity } = await muster.renew(first)
   await revokeToken(db, id, now())
   deployment.setTrust({ tenants: ['default'] })
   await muster.cron()
@@ -59,11 +60,11 @@ test('an enrollment that ended before keeps its reason, and one that never began
     .bind(stolen.enrollmentId)
     .run()
   const never = await enrolled()
-  await runInDurableObject(objectOf(never.enrollmentId), (_, { storage }) => storage.deleteAll())
   for (const { id } of [stolen, never]) await revokeToken(db, id, now())
   await muster.cron()
   expect(await endOf(stolen.enrollmentId)).toBe('clone_suspected')
   expect(await endOf(never.enrollmentId)).toBe('token_revoked')
+  expect((await muster.renew(never)).status).toBe(401)
 })
 
 test('a ban and a revocation reach a runner whose row is an hour behind', async () => {

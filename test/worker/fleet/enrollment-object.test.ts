@@ -1,16 +1,16 @@
 // Tests the Durable Object of an enrollment: what it writes, when its alarm runs, what it deletes.
 import { env, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test'
 import { expect, test, vi } from 'vitest'
-import type { Leaf } from '../../../src/protocol/leaf.ts'
 import { epochSeconds, toEpochSeconds } from '../../../src/protocol/time.ts'
-import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type BanList, NO_BANS } from '../../../src/trust/bans.ts'
 import type { SignedLeaf } from '../../../src/worker/fleet/lineage.ts'
-import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
+import type { PresentedLeaf } from '../../../src/worker/fleet/record.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
+import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { deployment } from '../../fakes/deployment.ts'
 import { makeRequester } from '../../fakes/requester.ts'
-import { connect, db, enrollByToken, settled, startMuster } from './runners-fixture.ts'
+import { recordEnrollment } from '../store/enrollment-rows.ts'
+import { connect, db, enrollByToken, mint, reasonOf, settled, startMuster } from './runners-fixture.ts'
 
 const { muster } = await startMuster()
 
@@ -35,7 +35,7 @@ async function writesDuring(
 }
 
 test('a renewal is one row written, and leaves the alarm alone', async () => {
-  const identity = await enrollByToken(muster)
+  const identity = await muster.renew(await enrollByToken(muster))
   expect(await writesDuring(identity.enrollmentId, () => muster.renew(identity))).toEqual({ rows: 1, alarms: 0 })
 })
 
@@ -58,7 +58,7 @@ test('the alarm comes with the end of a connection, then with the clean-up', asy
   const identity = await enrollByToken(muster)
   const { enrollmentId } = identity
   const from = toEpochSeconds(deployment.clock())
-  expect(await alarmOf(enrollmentId)).toBe((from + 900 + 360 + 60 + 1) * 1000)
+  expect(await alarmOf(enrollmentId)).toBeNull()
   await connect(muster, identity)
   expect(await alarmOf(enrollmentId)).toBe((from + 900) * 1000)
   deployment.advance(600)
@@ -80,14 +80,6 @@ test('an alarm that comes early or twice does no harm', async () => {
   expect((await muster.renew(identity)).status).toBe(200)
 })
 
-const presentedBy = (begun: EnrollmentStart, tenant: string): Leaf => ({
-  ...begun.certificate,
-  enrollmentId: begun.enrollmentId,
-  tenant,
-  mode: 'bootstrap-token',
-  source: '',
-})
-
 const certificate = (serial: string): SignedLeaf => ({
   serial,
   publicKeyHash: `key of ${serial}`,
@@ -98,66 +90,115 @@ const certificate = (serial: string): SignedLeaf => ({
   der: crypto.getRandomValues(new Uint8Array(640)),
 })
 
-function start(tokenId: string): EnrollmentStart {
-  const decision = { tenant: 'acme', runnerId: null, mode: 'bootstrap-token', source: '', identity: tokenId } as const
-  return {
-    enrollmentId: uuidv7(deployment.clock()),
-    claims: { mode: 'bootstrap-token', tokenId, tenant: 'acme' },
-    decision,
-    instanceId: null,
-    enrolledAt: toEpochSeconds(deployment.clock()),
-    certificate: certificate('first'),
-  }
+/** An enrollment that has not begun, its object and its first certificate. */
+async function recorded(changes: Parameters<typeof recordEnrollment>[1] = {}) {
+  const first = certificate('first')
+  const { der: _, spiffeId: __, ...content } = first
+  const enrollmentId = await recordEnrollment(toEpochSeconds(deployment.clock()), { ...content, ...changes })
+  const subject = { enrollmentId, tenant: 'acme', mode: 'bootstrap-token', source: '' } as const
+  const presented: PresentedLeaf = { ...first, ...subject }
+  return { enrollmentId, presented, runner: objectOf(enrollmentId) }
 }
 
-test('an enrollment may begin again until it has gone on', async () => {
-  const begun = start('token')
-  const runner = objectOf(begun.enrollmentId)
-  const presented = presentedBy(begun, 'acme')
-  expect(await runner.begin(begun, NO_BANS)).toEqual({ ok: true, value: begun.certificate })
-  const again = { ...begun, certificate: { ...begun.certificate, der: new Uint8Array(640) } }
-  expect(await runner.begin(again, NO_BANS)).toEqual({ ok: true, value: begun.certificate })
-  await runner.renew(presented, certificate('second'), NO_BANS)
-  expect(await runner.begin(begun, NO_BANS)).toMatchObject({ ok: false, error: { reason: 'token_retry_over' } })
-})
+const refusal = (reason: string) => ({ ok: false, error: { reason } })
 
-test('an enrollment is one row written, and one alarm', async () => {
-  const begun = start('token')
-  const begin = () => objectOf(begun.enrollmentId).begin(begun, NO_BANS)
-  expect(await writesDuring(begun.enrollmentId, begin)).toEqual({ rows: 1, alarms: 1 })
-  expect(await writesDuring(begun.enrollmentId, begin)).toEqual({ rows: 0, alarms: 0 })
-})
-
-test('an enrollment that was cut off meanwhile does not begin', async () => {
-  const begun = start('cut-off')
-  const list: BanList = {
-    at: toEpochSeconds(deployment.clock()),
-    bans: [{ kind: 'enrollment', value: begun.enrollmentId }],
-    revokedTokens: [],
-  }
-  const runner = objectOf(begun.enrollmentId)
-  expect(await runner.begin(begun, list)).toMatchObject({ ok: false, error: { reason: 'banned' } })
+test('an enrollment has no object until its first renewal or connection', async () => {
+  const { runner, presented, enrollmentId } = await recorded()
   expect(await runner.status()).toBeNull()
+  expect(await alarmOf(enrollmentId)).toBeNull()
+  expect(await writesDuring(enrollmentId, () => runner.admit(presented, null, NO_BANS))).toEqual({ rows: 1, alarms: 1 })
+  expect((await findEnrollment(db, enrollmentId))?.begunAt).toBe(toEpochSeconds(deployment.clock()))
+})
+
+test('only the first certificate begins an enrollment, by its serial and its key', async () => {
+  const { runner, presented } = await recorded()
+  for (const other of [{ serial: 'other' }, { publicKeyHash: 'other' }]) {
+    const answer = await runner.renew({ ...presented, ...other }, certificate('second'), NO_BANS)
+    expect(answer.refusal).toMatchObject({ reason: 'lineage_missing' })
+  }
+  expect(await runner.status()).toBeNull()
+  expect((await runner.renew(presented, certificate('second'), NO_BANS)).refusal).toBeNull()
+})
+
+test.each([
+  ['has ended', { endedAt: epochSeconds(1) }, 'enrollment_ended'],
+  ['is not on record', null, 'lineage_missing'],
+] as const)('an enrollment that %s does not begin', async (_, changes, reason) => {
+  const { presented, enrollmentId, runner } = await recorded(changes ?? {})
+  if (changes === null) await env.DB.prepare('DELETE FROM enrollment WHERE id = ?').bind(enrollmentId).run()
+  for (const list of [NO_BANS, NO_BANS]) {
+    expect((await runner.renew(presented, certificate('second'), list)).refusal).toMatchObject({ reason })
+    expect((await runner.admit(presented, null, list)).result).toMatchObject(refusal(reason))
+    expect(await runner.repeat(enrollmentId, certificate('first'), list)).toMatchObject(refusal(reason))
+  }
+  expect(await runner.status()).toBeNull()
+  expect((await findEnrollment(db, enrollmentId))?.begunAt ?? null).toBeNull()
+})
+
+test('an enrollment whose token was revoked does not begin, however old the list of the caller is', async () => {
+  const { token, id } = await mint()
+  const { certificate: pem, enrollmentId, keys } = await muster.enroll({ mode: 'bootstrap-token', token })
+  // The isolate's list is from before.
+  await muster.renew(await enrollByToken(muster))
+  await revokeToken(db, id, toEpochSeconds(deployment.clock()))
+  expect(await reasonOf(await muster.renew({ certificate: pem, keys }))).toBe('token_revoked')
+  expect(await objectOf(enrollmentId).status()).toBeNull()
+})
+
+test('twenty first uses at once begin one enrollment, and the last one that is granted counts', async () => {
+  const { presented, runner } = await recorded()
+  const candidates = Array.from({ length: 20 }, (_, i) => certificate(`at once ${i}`))
+  const answers = await Promise.all(candidates.map((one) => runner.renew(presented, one, NO_BANS)))
+  // While the tip is unused its parent may renew again: each is granted in turn.
+  expect(answers.map(({ refusal }) => refusal)).toEqual(Array(20).fill(null))
+  expect((await runner.status())?.serial).toBe('at once 19')
+})
+
+test('an enrollment is asked for again until it has gone on', async () => {
+  const { presented, enrollmentId, runner } = await recorded()
+  const first = certificate('first')
+  await runner.admit(presented, null, NO_BANS)
+  const again = await runner.repeat(enrollmentId, { ...first, serial: 'another' }, NO_BANS)
+  expect(again).toMatchObject({ ok: true, value: { serial: 'first', der: presented.der } })
+  await runner.renew(presented, certificate('second'), NO_BANS)
+  expect(await runner.repeat(enrollmentId, first, NO_BANS)).toMatchObject(refusal('token_retry_over'))
+})
+
+test('an enrollment that was banned meanwhile gets nothing, and its first use is no clone', async () => {
+  const { presented, enrollmentId, runner } = await recorded()
+  const at = toEpochSeconds(deployment.clock())
+  const list: BanList = { at, bans: [{ kind: 'enrollment', value: enrollmentId }], revokedTokens: [] }
+  expect(await runner.repeat(enrollmentId, certificate('first'), list)).toMatchObject(refusal('banned'))
+  expect((await runner.renew(presented, certificate('second'), list)).refusal).toMatchObject({ reason: 'banned' })
+  expect(await runner.status()).toBeNull()
+  const lifted = { ...NO_BANS, at: epochSeconds(at + 1) }
+  expect((await runner.renew(presented, certificate('second'), lifted)).refusal).toBeNull()
+})
+
+test('a drain that is asked for before the first connection is kept for it', async () => {
+  const { enrollmentId, ...identity } = await enrollByToken(muster)
+  await objectOf(enrollmentId).drain(enrollmentId)
+  const tunnel = await connect(muster, identity)
+  await tunnel.hello()
+  expect(JSON.parse(await tunnel.message())).toMatchObject({ type: 'drain' })
 })
 
 test('a certificate and a challenge end by the clock of the object, which forgets them by it', async () => {
-  const begun = start('token')
-  const runner = objectOf(begun.enrollmentId)
-  await runner.begin(begun, NO_BANS)
-  const presented = presentedBy(begun, 'acme')
+  const { presented, runner } = await recorded()
   const challenge = { challenge: 'c', expiresAt: epochSeconds(toEpochSeconds(deployment.clock()) - 1) }
-  const refusal = (reason: string) => ({ result: { ok: false, error: { reason } } })
-  expect(await runner.admit(presented, challenge, NO_BANS)).toMatchObject(refusal('proof_invalid'))
+  expect((await runner.admit(presented, challenge, NO_BANS)).result).toMatchObject(refusal('proof_invalid'))
   deployment.advance(901)
-  expect(await runner.admit(presented, null, NO_BANS)).toMatchObject(refusal('certificate_expired'))
+  expect((await runner.admit(presented, null, NO_BANS)).result).toMatchObject(refusal('certificate_expired'))
   deployment.advance(360)
-  expect(await runner.renew(presented, certificate('second'), NO_BANS)).toMatchObject(refusal('renewal_window'))
+  const late = await runner.renew(presented, certificate('second'), NO_BANS)
+  expect(late.refusal).toMatchObject({ reason: 'renewal_window' })
 })
 
 test('the fleet row is written anew at the next use where the database was away', async () => {
   const identity = await enrollByToken(muster)
   const { enrollmentId } = identity
   const runner = objectOf(enrollmentId)
+  await connect(muster, identity)
   const DB = vi.spyOn(env.DB, 'prepare').mockImplementation(() => {
     throw new Error('D1_ERROR: away')
   })
@@ -187,19 +228,14 @@ test('no certificate ends more than an hour later than the fleet row says', asyn
 })
 
 test('a certificate of another tenant than the enrollment’s is refused, whoever signed it', async () => {
-  const begun = start('token')
-  const runner = objectOf(begun.enrollmentId)
-  await runner.begin(begun, NO_BANS)
-  const presented = presentedBy(begun, 'globex')
-  const { result } = await runner.renew(presented, certificate('second'), NO_BANS)
-  expect(result).toMatchObject({ ok: false, error: { reason: 'standing_lost' } })
+  const { runner, ...mine } = await recorded()
+  const presented = { ...mine.presented, tenant: 'globex' }
+  const answer = await runner.renew(presented, certificate('second'), NO_BANS)
+  expect(answer.refusal).toMatchObject({ reason: 'standing_lost' })
 })
 
 test('a ticket opens one socket, soon, and a made-up one none', async () => {
-  const begun = start('token')
-  const runner = objectOf(begun.enrollmentId)
-  await runner.begin(begun, NO_BANS)
-  const presented = presentedBy(begun, 'acme')
+  const { presented, runner } = await recorded()
   const ticketOf = async () => {
     const { result } = await runner.admit(presented, null, NO_BANS)
     return result.ok ? result.value.ticket : ''

@@ -11,20 +11,37 @@ function cache() {
     if (state.away) throw new Error('D1_ERROR: away')
     return { ...NO_BANS, at }
   }
-  return { state, list: keepBanList(load, () => epochMilliseconds(state.now * 1000)) }
+  const behind: Promise<unknown>[] = []
+  const banList = keepBanList(load, () => epochMilliseconds(state.now * 1000))
+  return { state, behind, list: () => banList((work) => behind.push(work)) }
 }
 
 test('a list serves for 30 seconds', async () => {
-  const { state, list } = cache()
-  for (const [passed, loads] of [
-    [0, 1],
-    [30, 1],
-    [1, 2],
-  ] as const) {
-    state.now += passed
-    expect((await list()).ok).toBe(true)
-    expect(state.loads).toBe(loads)
-  }
+  const { state, list, behind } = cache()
+  await list()
+  state.now += 20
+  await list()
+  expect([state.loads, behind.length]).toEqual([1, 0])
+  state.now += 11
+  await list()
+  expect([state.loads, behind.length]).toEqual([2, 0])
+})
+
+test('while requests come a list is read anew behind their answers, once for all of them', async () => {
+  const { state, list, behind } = cache()
+  await list()
+  state.now += 21
+  await Promise.all([list(), list(), list()])
+  expect(behind).toHaveLength(1)
+  await Promise.all(behind)
+  state.now += 20
+  await list()
+  expect([state.loads, behind.length]).toEqual([2, 1])
+})
+
+test('a cold isolate reads the list for each of its first requests, since none waits for another', async () => {
+  const { list } = cache()
+  expect((await Promise.all([list(), list()])).every(({ ok }) => ok)).toBe(true)
 })
 
 test('while the database is away an old one serves for 15 minutes, asked for every 5 seconds', async () => {

@@ -1,8 +1,7 @@
 // Tests which enrollments of the table a ban names: the same that the check of a request refuses.
 import { env } from 'cloudflare:test'
 import { expect, test } from 'vitest'
-import { addSeconds, epochMilliseconds, epochSeconds, minutes } from '../../../src/protocol/time.ts'
-import { uuidv7 } from '../../../src/protocol/uuid.ts'
+import { epochSeconds } from '../../../src/protocol/time.ts'
 import { type Ban, findBan, parseBan } from '../../../src/trust/bans.ts'
 import {
   countNamed,
@@ -13,7 +12,7 @@ import {
   unsweptBans,
 } from '../../../src/worker/store/bans.ts'
 import { openDatabase } from '../../../src/worker/store/db.ts'
-import { reserveWithEvidence } from '../../../src/worker/store/enrollments.ts'
+import { recordEnrollment } from './enrollment-rows.ts'
 
 const db = openDatabase(env.DB)
 // Later than anything that other files leave in the table.
@@ -34,24 +33,12 @@ const IDENTITIES = [
 
 const rows = await Promise.all(
   IDENTITIES.map(async (identity) => {
-    const id = uuidv7(epochMilliseconds(NOW * 1000))
     const account = identity.split(':')[4]
-    await reserveWithEvidence(db, {
-      enrollmentId: id,
-      mode: account === undefined || identity.startsWith('system') ? 'kubernetes' : 'aws-sts',
-      source: identity.startsWith('system') ? 'lab' : (account ?? ''),
-      tenant: 'acme',
+    const isPod = identity.startsWith('system')
+    const id = await recordEnrollment(NOW, {
+      mode: isPod ? 'kubernetes' : 'aws-sts',
+      source: isPod ? 'lab' : (account ?? ''),
       identity,
-      runnerId: null,
-      tokenId: null,
-      instanceId: null,
-      enrolledAt: NOW,
-      publicKeyHash: id,
-      serial: id,
-      spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
-      notBefore: NOW,
-      notAfter: addSeconds(NOW, minutes(15)),
-      issuer: 'k',
     })
     return { id, identity }
   }),
