@@ -12,18 +12,21 @@ export function encodeBase64(bytes: Uint8Array): string {
 
 /** The bytes of `text`, or null where it is not canonical base64 with padding; the empty text is none either. */
 export function decodeBase64(text: string): Bytes | null {
-  if (text.length === 0 || text.length % 4 !== 0) return null
-  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
-  for (let i = 0; i < text.length - padding; i++) if (!isAlphabet(text.charCodeAt(i))) return null
-  const binary = atob(text)
+  const binary = text === '' ? null : binaryOf(text)
+  // atob takes white space, missing padding and spare bits, too: only one spelling of the bytes is accepted.
+  if (binary === null || btoa(binary) !== text) return null
   const bytes = new Uint8Array(binary.length)
   for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i)
-  // atob ignores the spare bits of the last character: only one spelling of the bytes is taken.
-  return btoa(binary.slice(binary.length - (3 - padding))) === text.slice(-4) ? bytes : null
+  return bytes
 }
 
-const isAlphabet = (c: number): boolean =>
-  (c >= 65 && c <= 90) || (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 43 || c === 47
+function binaryOf(text: string): string | null {
+  try {
+    return atob(text)
+  } catch {
+    return null
+  }
+}
 
 /** RFC 4648 §5, without padding. */
 export const encodeBase64url = (bytes: Uint8Array): string =>
@@ -37,12 +40,15 @@ export function decodeBase64url(text: string): Bytes | null {
   return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
 }
 
-export const utf8 = (text: string): Bytes => new Uint8Array(new TextEncoder().encode(text))
+const encoder = new TextEncoder()
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+export const utf8 = (text: string): Bytes => new Uint8Array(encoder.encode(text))
 
 /** The text, a byte order mark included; null where the bytes are not UTF-8. */
 export function decodeUtf8(bytes: Uint8Array): string | null {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+    return decoder.decode(bytes)
   } catch {
     return null
   }

@@ -63,6 +63,12 @@ describe('JSON', () => {
     expect(readJson(new Uint8Array([0x22, 0xff, 0x22])).ok).toBe(false)
   })
 
+  test('a text that breaks off within a character leaves nothing for the next one', () => {
+    expect(readJson(new Uint8Array([0x22, 0xc3])).ok).toBe(false)
+    expect(readJson(new Uint8Array([0xa4, 0x22, 0x22])).ok).toBe(false)
+    expect(read('"ä"')).toMatchObject({ ok: true, value: 'ä' })
+  })
+
   test('refuses depth without recursing into it', () => {
     expect(read('['.repeat(5000) + ']'.repeat(5000))).toMatchObject({ ok: false })
   })
@@ -102,9 +108,12 @@ describe('base64', () => {
     )
   })
 
-  test.each(['', 'AB==', 'AA', 'A===', 'AAA', 'AAB=', '-_AA', 'AA\n=', 'AA==AA=='])('refuses %j', (text) => {
-    expect(decodeBase64(text)).toBeNull()
-  })
+  test.each(['', 'AB==', 'AA', 'A===', 'AAA', 'AAB=', '-_AA', 'AA\n=', 'AA==AA==', 'AA AA', ' AAAA', 'AAAA\n', 'AAé='])(
+    'refuses %j',
+    (text) => {
+      expect(decodeBase64(text)).toBeNull()
+    },
+  )
 })
 
 describe('SPIFFE IDs', () => {
