@@ -56,12 +56,12 @@ export function parseDer(bytes: Bytes): Element | null {
     const start = startOfContents(bytes, at, inner.end)
     if (start === null || ++count > MAX_ELEMENTS) return null
     const end = start + lengthBefore(bytes, at, start)
-    const contents = bytes.subarray(start, end)
-    if (end > inner.end || !isWellFormed(tag, contents)) return null
-    const children: Element[] = []
-    inner.children.push({ tag, bytes: bytes.subarray(at, end), contents, children })
+    if (end > inner.end || !isWellFormed(tag, bytes, start, end)) return null
+    const isConstructed = (tag & 0x20) !== 0
+    const children: Element[] = isConstructed ? [] : NONE
+    inner.children.push(new Slice(tag, children, bytes, at, start, end))
     at = end
-    if ((tag & 0x20) !== 0) {
+    if (isConstructed) {
       if (open.length > MAX_DEPTH) return null
       open.push({ end, children })
       at = start
@@ -69,6 +69,36 @@ export function parseDer(bytes: Bytes): Element | null {
   }
   const [only = null] = top
   return top.length === 1 ? only : null
+}
+
+/** The children of every primitive element. */
+const NONE: never[] = []
+
+/** An element as a place in the input. A view costs more than all else of an element, so it is made where it is read. */
+class Slice implements Element {
+  readonly tag: number
+  readonly children: readonly Element[]
+  readonly #input: Bytes
+  readonly #at: number
+  readonly #start: number
+  readonly #end: number
+
+  constructor(tag: number, children: readonly Element[], input: Bytes, at: number, start: number, end: number) {
+    this.tag = tag
+    this.children = children
+    this.#input = input
+    this.#at = at
+    this.#start = start
+    this.#end = end
+  }
+
+  get bytes(): Bytes {
+    return this.#input.subarray(this.#at, this.#end)
+  }
+
+  get contents(): Bytes {
+    return this.#input.subarray(this.#start, this.#end)
+  }
 }
 
 /** Where the contents of the element at `at` begin; null for a header that is cut off, indefinite or not minimal. */
@@ -91,24 +121,28 @@ function lengthBefore(bytes: Bytes, at: number, start: number): number {
 }
 
 /** Checks the contents of universal types. Other classes are checked where they are read. */
-function isWellFormed(tag: number, contents: Bytes): boolean {
+function isWellFormed(tag: number, bytes: Bytes, start: number, end: number): boolean {
   if ((tag & 0xc0) !== 0) return true
-  const first = contents[0]
+  const length = end - start
+  const first = bytes[start] as number
   switch (tag) {
     case TAG.sequence:
     case TAG.set:
       return true
     case TAG.boolean:
-      return contents.length === 1 && (first === 0x00 || first === 0xff)
+      return length === 1 && (first === 0x00 || first === 0xff)
     case TAG.integer:
     case TAG.enumerated:
-      return first !== undefined && !hasSpareOctet(first, contents[1])
+      return length === 1 || (length > 1 && !isSpare(first, bytes[start + 1] as number))
     case TAG.bitString:
-      return first !== undefined && first < 8 && hasNoSpareBits(contents, first)
+      // The first octet says how many bits at the end are unused. They are zero.
+      return length === 1
+        ? first === 0
+        : length > 1 && first < 8 && ((bytes[end - 1] as number) & ((1 << first) - 1)) === 0
     case TAG.null:
-      return contents.length === 0
+      return length === 0
     case TAG.oid:
-      return readOid(contents) !== null
+      return isOid(bytes, start, end)
     case 0x00:
     case TAG.sequence & 0x1f:
     case TAG.set & 0x1f:
@@ -120,32 +154,39 @@ function isWellFormed(tag: number, contents: Bytes): boolean {
   }
 }
 
-const hasSpareOctet = (first: number, second: number | undefined): boolean =>
-  second !== undefined && ((first === 0x00 && second < 0x80) || (first === 0xff && second >= 0x80))
+/** Whether an INTEGER has the same value without its first octet. */
+const isSpare = (first: number, second: number): boolean =>
+  (first === 0x00 && second < 0x80) || (first === 0xff && second >= 0x80)
 
-/** Whether there are `unused` bits at the end and all are zero. */
-function hasNoSpareBits(contents: Bytes, unused: number): boolean {
-  if (contents.length === 1) return unused === 0
-  return ((contents.at(-1) as number) & ((1 << unused) - 1)) === 0
+/** Whether there is an arc, and every arc is whole, minimal and at most 32 bits. */
+function isOid(bytes: Bytes, start: number, end: number): boolean {
+  let arc = 0
+  let isWhole = false
+  for (let at = start; at < end; at++) {
+    const octet = bytes[at] as number
+    if (arc === 0 && octet === 0x80) return false
+    arc = arc * 128 + (octet & 0x7f)
+    if (arc > MAX_ARC) return false
+    isWhole = octet < 0x80
+    if (isWhole) arc = 0
+  }
+  return isWhole
 }
 
-/** An OID's arcs with dots, or null where an arc is cut off, not minimal or past 32 bits. */
-function readOid(contents: Bytes): string | null {
+/** The arcs of a well-formed OID with dots. */
+function formatOid(contents: Bytes): string {
   let text = ''
   let arc = 0
-  let fresh = true
-  for (const octet of contents) {
-    if (fresh && octet === 0x80) return null
+  for (let at = 0; at < contents.length; at++) {
+    const octet = contents[at] as number
     arc = arc * 128 + (octet & 0x7f)
-    if (arc > MAX_ARC) return null
-    fresh = octet < 0x80
-    if (!fresh) continue
+    if (octet >= 0x80) continue
     // The first two arcs share one number (X.690 §8.19.4).
     const root = Math.min(2, Math.floor(arc / 40))
     text += text === '' ? `${root}.${arc - root * 40}` : `.${arc}`
     arc = 0
   }
-  return fresh && text !== '' ? text : null
+  return text
 }
 
 /** Whether `element` is a SEQUENCE, of `length` elements where that is given. */
@@ -154,7 +195,7 @@ export const isSequence = (element: Element | null | undefined, length?: number)
 
 /** The OID in dotted form, or null for any other element. */
 export const oidOf = (element: Element | undefined): string | null =>
-  element?.tag === TAG.oid ? readOid(element.contents) : null
+  element?.tag === TAG.oid ? formatOid(element.contents) : null
 
 /** The octets of a BIT STRING of whole octets, or null for any other element. */
 export const bitsOf = (element: Element | undefined): Bytes | null =>
