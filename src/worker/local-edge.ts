@@ -11,10 +11,12 @@ export interface LocalEdgeEnv {
   readonly EDGE_CRONS: readonly string[]
 }
 
-/** What the terminator adds to the `cf` object of a request. */
+/** What the terminator says of a request, in the `cf` object that reaches this port. */
 interface EdgeMetadata {
   readonly secret: string
   readonly scheme: 'http' | 'https'
+  /** The `cf` object for the Worker. */
+  readonly cf: Record<string, unknown>
 }
 
 interface Handlers<E> {
@@ -25,7 +27,7 @@ interface Handlers<E> {
 export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & LocalEdgeEnv>, 'fetch'> {
   return {
     async fetch(request, env, context) {
-      const { edge, ...cf } = (request.cf ?? {}) as { readonly edge?: EdgeMetadata }
+      const { edge } = (request.cf ?? {}) as { readonly edge?: EdgeMetadata }
       if (edge === undefined || !equalBytes(utf8(edge.secret), utf8(env.EDGE_SECRET))) {
         return new Response('only the local edge may call this port\n', { status: 403 })
       }
@@ -38,7 +40,11 @@ export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & Local
         }
         return new Response('ok\n')
       }
-      return readToEnd(new Request(new Request(url, request), { cf }), (whole) => worker.fetch(whole, env, context))
+      const { method, headers } = request
+      // Made once: a copy of a request costs as much as all that the Worker does to refuse one.
+      return readToEnd(request, (body) =>
+        worker.fetch(new Request(url, { method, headers, body, redirect: 'manual', cf: edge.cf }), env, context),
+      )
     },
   }
 }
@@ -53,17 +59,19 @@ const DRAIN_TIME = 1000
  * Cloudflare's edge reads the rest. So here a large body goes through a stream, and what the Worker leaves unread is read
  * and dropped before the response is sent.
  */
-async function readToEnd(request: Request, answer: (request: Request) => Promise<Response>): Promise<Response> {
-  const { body, method } = request
-  const length = request.headers.get('content-length')
+async function readToEnd(
+  { body, method, headers }: Request,
+  answer: (body: ReadableStream | null) => Promise<Response>,
+): Promise<Response> {
   // No Request can be made with a body and one of these methods; what a client sends all the same is not read.
-  const isBare = body === null || method === 'GET' || method === 'HEAD'
-  if (isBare || (length !== null && Number(length) <= CUT_OFF)) return answer(request)
+  if (body === null || method === 'GET' || method === 'HEAD') return answer(null)
+  const length = headers.get('content-length')
+  if (length !== null && Number(length) <= CUT_OFF) return answer(body)
   const { readable, writable } = new IdentityTransformStream()
   const { promise: answered, resolve } = Promise.withResolvers<void>()
   const end = pump(body, writable.getWriter(), answered)
   try {
-    return await answer(new Request(request, { body: readable }))
+    return await answer(readable)
   } finally {
     resolve()
     await Promise.race([end, new Promise((wake) => setTimeout(wake, DRAIN_TIME))])

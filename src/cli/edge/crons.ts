@@ -28,7 +28,7 @@ const LONGEST_JOB = 15 * 60_000
 export async function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
   await reach(new URL(`http://127.0.0.1:${port}${SCHEDULED_PATH}?cron=${encodeURIComponent(cron)}`), {
     method: 'GET',
-    headers: { [CF_HEADER]: JSON.stringify({ edge: { secret, scheme: 'http' } }) },
+    headers: { [CF_HEADER]: JSON.stringify({ edge: { secret, scheme: 'http', cf: {} } }) },
     timeout: LONGEST_JOB,
     limit: 1024,
   })

@@ -79,7 +79,7 @@ function upstreamRequest(
   scheme: Scheme,
   { port, secret }: Upstream,
 ): RequestOptions {
-  const edge = { secret, scheme }
+  const cf = cfOf(request)
   const headers = [
     ...pairsOf(request.rawHeaders)
       .filter(([name]) => !isEdgeHeader(name.toLowerCase()))
@@ -91,7 +91,8 @@ function upstreamRequest(
     'CF-Visitor',
     JSON.stringify({ scheme }),
     CF_HEADER,
-    asciiJson({ ...cfOf(request), edge }),
+    // workerd itself reads what the client accepts.
+    asciiJson({ clientAcceptEncoding: cf.clientAcceptEncoding, edge: { secret, scheme, cf } }),
   ]
   return {
     host: '127.0.0.1',
