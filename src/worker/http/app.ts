@@ -2,7 +2,6 @@
 // the outcome. It decides nothing.
 
 import { HonoBase } from 'hono/hono-base'
-import { TrieRouter } from 'hono/router/trie-router'
 import {
   BUNDLE_PATH,
   BUNDLE_PEM_PATH,
@@ -23,6 +22,7 @@ import { isStorageOutage } from '../store/db.ts'
 import { HTTPS_ONLY, readJsonBody } from './bounds.ts'
 import { serveConnect } from './connect.ts'
 import { type Context, callerOf } from './context.ts'
+import { ExactRouter } from './exact-router.ts'
 import { renderJson, renderRefusal, renderText } from './render.ts'
 import { addTunnelRoutes } from './tunnel.ts'
 
@@ -54,36 +54,29 @@ const ALLOWED: Readonly<Record<string, string>> = {
   [CONNECT_ENROLL_PATH]: 'POST',
 }
 
-/** `dependenciesOf` is called once a request. */
-export function makeApp<E extends object>(
-  dependenciesOf: (env: E) => Dependencies,
-  clock: Clock,
-  options: AppOptions,
-): HonoBase<Context & { Bindings: E }> {
-  // A dozen fixed paths. Hono's other routers are larger, or take a path with one more slash at its end.
-  const app = new HonoBase<Context & { Bindings: E }>({ router: new TrieRouter() })
+/** What `makeApp` makes. */
+export interface App<E> {
+  readonly fetch: (request: Request, env: E, context: ExecutionContext) => Response | Promise<Response>
+}
 
-  app.use(async (c, next) => {
-    c.set(
-      'caller',
-      callerOf(c.req.raw, clock, (work) => c.executionCtx.waitUntil(work)),
-    )
-    c.set('deps', dependenciesOf(c.env))
-    await next()
-  })
+/** `dependenciesOf` is called in the routes that need it, so where it throws the answer is a problem document, too. */
+export function makeApp<E>(dependenciesOf: (env: E) => Dependencies, clock: Clock, options: AppOptions): App<E> {
+  // Hono's own routers find patterns, which costs ten times as much; some take a path with one more slash at its end.
+  const app = new HonoBase<Context>({ router: new ExactRouter() })
 
-  app.get('/', (c) => renderText(c.var.caller, 'text/plain; charset=utf-8', ABOUT))
-  app.get(HEALTHZ_PATH, (c) => renderJson(c.var.caller, { status: 'ok' }))
+  app.get('/', (c) => renderText(c.env.caller, 'text/plain; charset=utf-8', ABOUT))
+  app.get(HEALTHZ_PATH, (c) => renderJson(c.env.caller, { status: 'ok' }))
   app.get(READYZ_PATH, async (c) => {
-    const ready = await readiness(c.var.deps)
-    return renderJson(c.var.caller, ready, ready.ready ? 200 : 503)
+    const ready = await readiness(c.env.deps)
+    return renderJson(c.env.caller, ready, ready.ready ? 200 : 503)
   })
 
-  const isPlain = (url: string): boolean => new URL(url).protocol === 'http:' && !options.plainHttp
+  // The URL of a request is in its normal form.
+  const isPlain = (url: string): boolean => url.startsWith('http:') && !options.plainHttp
 
-  app.post(CONNECT_ENROLL_PATH, (c) => serveConnect(c.req.raw, c.var.deps, c.var.caller, isPlain(c.req.url)))
+  app.post(CONNECT_ENROLL_PATH, (c) => serveConnect(c.req.raw, c.env.deps, c.env.caller, isPlain(c.req.url)))
   app.post(ENROLL_PATH, async (c) => {
-    const { deps, caller } = c.var
+    const { deps, caller } = c.env
     const body = isPlain(c.req.url) ? HTTPS_ONLY : await readJsonBody(c.req.raw)
     const result = await enroll(deps, caller, body)
     return result.ok ? renderJson(caller, result.value) : renderRefusal(caller, result.error)
@@ -92,29 +85,39 @@ export function makeApp<E extends object>(
   addTunnelRoutes(app, isPlain)
 
   app.get(BUNDLE_PATH, async (c) => {
-    const { deps, caller } = c.var
+    const { deps, caller } = c.env
     const authority = await deps.authority()
     if (!authority.ok) return renderRefusal(caller, authority.error)
     return renderJson(caller, spiffeBundle(authority.value, await deps.bundleSequence(authority.value)))
   })
   app.get(BUNDLE_PEM_PATH, async (c) => {
-    const authority = await c.var.deps.authority()
+    const authority = await c.env.deps.authority()
     return authority.ok
-      ? renderText(c.var.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))
-      : renderRefusal(c.var.caller, authority.error)
+      ? renderText(c.env.caller, 'application/pem-certificate-chain', trustBundlePem(authority.value))
+      : renderRefusal(c.env.caller, authority.error)
   })
 
   for (const [path, allow] of Object.entries(ALLOWED)) {
     app.all(path, (c) => {
-      const response = renderRefusal(c.var.caller, { reason: 'method_unknown', detail: `this address takes ${allow}` })
+      const response = renderRefusal(c.env.caller, { reason: 'method_unknown', detail: `this address takes ${allow}` })
       response.headers.set('allow', allow)
       return response
     })
   }
-  app.notFound((c) => renderRefusal(c.var.caller, { reason: 'route_unknown' }))
+  app.all('*', (c) => renderRefusal(c.env.caller, { reason: 'route_unknown' }))
   app.onError((error, c) => {
-    recordBug(c.var.caller, error)
-    return renderRefusal(c.var.caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' })
+    recordBug(c.env.caller, error)
+    return renderRefusal(c.env.caller, { reason: isStorageOutage(error) ? 'storage_unavailable' : 'internal' })
   })
-  return app
+  return {
+    fetch: (request, env, context) => {
+      const caller = callerOf(request, clock, (work) => context.waitUntil(work))
+      return app.fetch(request, {
+        caller,
+        get deps() {
+          return dependenciesOf(env)
+        },
+      })
+    },
+  }
 }

@@ -6,7 +6,8 @@ import type { Dependencies } from '../enrollment/dependencies.ts'
 import type { Caller } from '../enrollment/event.ts'
 
 export interface Context {
-  readonly Variables: { readonly caller: Caller; readonly deps: Dependencies }
+  /** `c.env` in a route. */
+  readonly Bindings: { readonly caller: Caller; readonly deps: Dependencies }
 }
 
 /** The caller of a request that just came. */

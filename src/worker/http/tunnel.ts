@@ -13,18 +13,15 @@ import type { Context } from './context.ts'
 import { renderJson, renderRefusal, renderSocket } from './render.ts'
 
 /** `isPlain`: whether a URL is plain http where only https is served. */
-export function addTunnelRoutes<E extends object>(
-  app: HonoBase<Context & { Bindings: E }>,
-  isPlain: (url: string) => boolean,
-): void {
+export function addTunnelRoutes(app: HonoBase<Context>, isPlain: (url: string) => boolean): void {
   app.get(TUNNEL_PATH, async (c) => {
-    const { deps, caller } = c.var
+    const { deps, caller } = c.env
     const result = await openTunnel(deps, caller, isPlain(c.req.url) ? HTTPS_ONLY : readUpgrade(c.req.raw))
     return result.ok ? renderSocket(caller, result.value) : renderRefusal(caller, result.error)
   })
 
   app.post(TUNNEL_CHALLENGE_PATH, async (c) => {
-    const { deps, caller } = c.var
+    const { deps, caller } = c.env
     if (isPlain(c.req.url)) return renderRefusal(caller, HTTPS_ONLY.error)
     const key = await deps.challengeKey()
     if (!key.ok) return renderRefusal(caller, key.error)
