@@ -86,7 +86,11 @@ describe('a runner is named', () => {
     const controlPlane = await makeControlPlane([issuer])
     const transport = createTransport({
       baseUrl: 'https://muster.example.com',
-      httpClient: createFetchClient((input, init) => controlPlane.send(new Request(input as Request, init))),
+      httpClient: createFetchClient(async (input, init) => {
+        const request = new Request(input as Request, init)
+        // The client's stream is one of objects; what comes over HTTP is one of bytes.
+        return controlPlane.send(new Request(request, { body: await request.arrayBuffer() }))
+      }),
       useBinaryFormat,
       interceptors: [],
       acceptCompression: [],
