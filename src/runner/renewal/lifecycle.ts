@@ -6,7 +6,7 @@ import { err, ok, type Result } from '../../protocol/result.ts'
 import { type Milliseconds, milliseconds, minutes, toMilliseconds } from '../../protocol/time.ts'
 import { type ClockReading, elapsed, mostElapsed, TICK } from '../environment/clock.ts'
 import { EXIT, type Exit, exitWith } from '../environment/exit.ts'
-import { backoff } from '../net/backoff.ts'
+import { BACKOFF_CEILING, backoff } from '../net/backoff.ts'
 import type { Verdict } from './response.ts'
 
 export type Work = 'enroll' | 'renew'
@@ -36,6 +36,8 @@ export interface Lifetime {
 export interface PendingRequest {
   readonly work: Work
   readonly failures: number
+  /** When the first attempt failed, and the last. */
+  readonly since: ClockReading
   readonly last: ClockReading
   readonly wait: Milliseconds
   /** Refusals of one kind in a row. */
@@ -72,6 +74,10 @@ const PROTOCOL_TRIES = 3
 const LEAST_BETWEEN = 3000
 /** The time-out of one attempt. So much of the window must be left for a last try. */
 const LAST_TRY = 10_000
+/** After more failures in a row than these it is an outage, in which the whole fleet may be. */
+const QUICK_RETRIES = 3
+/** A certificate with less than this left is not waited for: every runner would try often in it. In milliseconds. */
+const LAST_MINUTE = 60_000
 
 const EXPIRED = 'identity expired beyond the renewal grace window — runner needs re-enrollment'
 const NOT_RENEWED = 'the certificate expired and RUNNER_CERT_RENEWAL=off: nothing renews it'
@@ -130,11 +136,18 @@ export const withRenewalDue = (state: State): State =>
     ? state
     : { ...state, lifetime: { ...state.lifetime, renewAfter: milliseconds(0) } }
 
-/** The state with a new certificate that lives for `length`. `random` is in [0, 1). */
-export const afterSuccess = (length: Milliseconds, now: ClockReading, random: number): State => ({
-  lifetime: lifetimeFrom(now, length, random),
-  request: null,
-})
+/**
+ * The state with a new certificate that lives for `length`. `random` is in [0, 1). A renewal that came late because others
+ * had failed makes the next one as much earlier. So the fleet is as spread out after an outage as it was before; otherwise
+ * all that waited would renew together, again and again.
+ */
+export function afterSuccess(length: Milliseconds, now: ClockReading, random: number, before: State): State {
+  const next = lifetimeFrom(now, length, random)
+  if (before.lifetime === null || before.request === null) return { lifetime: next, request: null }
+  const late = Math.max(0, elapsed(before.lifetime.since, now) - before.lifetime.renewAfter)
+  const renewAfter = milliseconds(Math.max(LEAST_BETWEEN, next.renewAfter - (late % next.renewAfter)))
+  return { lifetime: { ...next, renewAfter }, request: null }
+}
 
 /** The state after a failed attempt, or the end of the runner. `random` is in [0, 1). */
 export function afterFailure(
@@ -146,8 +159,14 @@ export function afterFailure(
 ): Result<State, Exit> {
   const failures = (request?.failures ?? 0) + 1
   const again = (refusals: Refusals | null): Result<State, Exit> => {
-    const wait = milliseconds(Math.min(retryAfter ?? backoff(failures, random), longestWait(work, lifetime, now)))
-    return ok({ lifetime, request: { work, failures, last: now, wait, refusals } })
+    const since = request?.since ?? now
+    const own = backoff(failures, random)
+    const isOutage = verdict === 'later' && work === 'renew' && lifetime !== null && failures > QUICK_RETRIES
+    const asked = isOutage
+      ? Math.max(retryAfter ?? 0, own, outageWait(lifetime, elapsed(since, now), now, random))
+      : (retryAfter ?? own)
+    const wait = milliseconds(Math.min(asked, longestWait(work, lifetime, now)))
+    return ok({ lifetime, request: { work, failures, since, last: now, wait, refusals } })
   }
   if (verdict === 'later') return again(request?.refusals ?? null)
   if (verdict === 'banned') return err(exitWith(EXIT.refused, 'this identity is banned'))
@@ -164,8 +183,19 @@ export function afterFailure(
   }
   return ok({
     lifetime,
-    request: { work: 'enroll', failures: 0, last: now, wait: milliseconds(0), refusals: null },
+    request: { work: 'enroll', failures: 0, since: now, last: now, wait: milliseconds(0), refusals: null },
   })
+}
+
+/**
+ * How long a renewal waits in an outage. Whatever runners try while the control plane is away, it meets at once when it is
+ * back, so a runner tries no oftener than it needs: once more before its certificate ends, and then each time it has been
+ * failing about twice as long; every five minutes at least. `random` is in [0, 1).
+ */
+function outageWait(lifetime: Lifetime, failing: Milliseconds, now: ClockReading, random: number): Milliseconds {
+  const left = lifeLeft(lifetime, now) - LAST_TRY
+  const longest = Math.min(BACKOFF_CEILING, left > LAST_MINUTE ? left : failing)
+  return milliseconds(Math.round(longest * (1 - random / 4)))
 }
 
 const NOT_UNDERSTOOD = exitWith(

@@ -213,7 +213,7 @@ export class Rotator {
     this.#attemptLog.success(how, identity)
     const mistake = mismatch(identity)
     if (mistake !== null) return exitWith(EXIT.config, mistake)
-    this.#successor = { identity, state: afterSuccess(lifeFrom(identity, serverTime), now, random()) }
+    this.#successor = { identity, state: afterSuccess(lifeFrom(identity, serverTime), now, random(), this.#state) }
     if (written || !mayWait) this.#useSuccessor(how)
     else if (!this.#announced) this.#announce('kept')
     return null

@@ -149,7 +149,7 @@ function simulate(days: number, incidents: readonly Incident[], policy: Policy, 
     })()
     now += !result.ok && result.error.verdict === 'later' ? 200 : 50
     const after = result.ok
-      ? ok(afterSuccess(result.value, clocks(), random()))
+      ? ok(afterSuccess(result.value, clocks(), random(), state))
       : afterFailure(policy, state, { ...result.error, work: step.work }, clocks(), random())
     if (!after.ok) {
       end(after.error)
