@@ -1,5 +1,6 @@
 // Finds the key that a token names: in isolate memory, else in KV, else at the KeyDirectory object.
-// The memory holds values, never promises: no request may wait on another's.
+// The memory holds values, never promises: no request may wait on another's. One request of an isolate asks for a cluster's
+// set at a time.
 
 import type { KeyAlgorithm } from '../../protocol/jwk.ts'
 import { KEY_SET_LIFE, KEY_SET_MEMORY, KEY_SET_OVERDUE, KEY_SET_UNUSABLE_MEMORY } from '../../protocol/limits.ts'
@@ -17,6 +18,7 @@ import { logFailure } from '../telemetry/log.ts'
 import type { DirectoryAnswer } from './directory.ts'
 import { importKey } from './jwks/parse.ts'
 import { namesOf, type Snapshot, unseal } from './snapshot.ts'
+import { type Pause, pause, Turns } from './turns.ts'
 
 export interface KeySetSources {
   readonly clusters: readonly Cluster[]
@@ -54,24 +56,37 @@ interface Memory {
   readonly imported: Map<string, FoundKey>
 }
 
-export function makeKeySets(sources: KeySetSources): KeySets {
+export function makeKeySets(sources: KeySetSources, waiting: Pause = pause): KeySets {
   const memories = new Map<string, Memory>()
   /** By cluster: until when an unknown `kid` causes no call to the object. Outlives the sets. */
   const coolUntil = new Map<string, EpochMilliseconds>()
+  /** The value is null where the object gave no answer. */
+  const turns = new Turns<Memory | null>(waiting)
   let newest = 0
   let names: Awaited<ReturnType<typeof namesOf>> | null = null
 
   return { find, refresh: async () => supersede(await sources.refreshDirectory()) }
 
   async function find(cluster: Cluster, kid: string, now: EpochMilliseconds): Promise<Outcome<FoundKey>> {
-    const { name } = cluster
-    let memory = recall(name, now) ?? (await fromKv(cluster, now))
-    const isCool = now < (coolUntil.get(name) ?? now)
-    if (memory === null || !(isCool || isSettled(memory, kid))) {
-      memory = await fromDirectory(name, kid, now)
+    for (;;) {
+      const recalled = recall(cluster.name, now)
+      if (recalled !== null && isFinal(recalled, cluster, kid, now)) return keyIn(recalled, kid, now)
+      const { value: memory, asked } = await turns.take(cluster.name, () => load(cluster, kid, now))
       if (memory === null) return refuse('key_directory_unavailable')
+      // Another request's question may have been for another key.
+      if (asked || isFinal(memory, cluster, kid, now)) return keyIn(memory, kid, now)
     }
-    return keyIn(memory, kid, now)
+  }
+
+  /** From KV, or else from the object; null where neither has it. */
+  async function load(cluster: Cluster, kid: string, now: EpochMilliseconds): Promise<Memory | null> {
+    const memory = recall(cluster.name, now) ?? (await fromKv(cluster, now))
+    return memory !== null && isFinal(memory, cluster, kid, now) ? memory : fromDirectory(cluster.name, kid, now)
+  }
+
+  /** Whether the object has nothing to add for now. */
+  function isFinal(memory: Memory, { name }: Cluster, kid: string, now: EpochMilliseconds): boolean {
+    return now < (coolUntil.get(name) ?? now) || isSettled(memory, kid)
   }
 
   function recall(name: string, now: EpochMilliseconds): Memory | null {
@@ -124,7 +139,7 @@ export function makeKeySets(sources: KeySetSources): KeySets {
   }
 }
 
-/** Whether the object has nothing to add: the key is in the set, or there is no set by its own recent answer. */
+/** The key is in the set, or there is no set by the object's own recent answer. */
 const isSettled = ({ snapshot }: Memory, kid: string): boolean =>
   snapshot.state === 'never' || snapshot.state === 'stale' || snapshot.keys.some((key) => key.kid === kid)
 
