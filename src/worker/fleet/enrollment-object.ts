@@ -193,7 +193,13 @@ export class EnrollmentObject extends DurableObject<unknown> {
   async #begin({ enrollmentId, presented }: UseCaller): Promise<Outcome<EnrollmentRecord>> {
     const { trust, begin } = this.#sources
     if (presented !== null && mayStartLineage(presented.mode)) return recordOfProvisioned(trust, presented)
-    return recordFromD1(await begin(enrollmentId, this.#now()), presented)
+    try {
+      return recordFromD1(await begin(enrollmentId, this.#now()), presented)
+    } catch (error) {
+      // An exception would cross to the Worker as a bug.
+      logFailure('an enrollment could not begin', error, { enrollmentId })
+      return refuse('storage_unavailable')
+    }
   }
 
   async #hello(socket: WebSocket, { instanceId, agent }: HelloFrame): Promise<void> {
