@@ -1,0 +1,126 @@
+// Starts a local edge with what surrounds it: an issuer of Kubernetes tokens and an STS, both fakes on loopback.
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { startEdge } from '../src/cli/edge/start.ts'
+import { stateFolder } from '../src/cli/edge/state.ts'
+import { claimState } from '../src/cli/edge/state-server.ts'
+import { workerdPid } from '../src/cli/edge/watchdog.ts'
+import { readTrust } from '../src/cli/operator/trust-file.ts'
+import { systemClock } from '../src/protocol/time.ts'
+import { hashToken, mintToken } from '../src/protocol/tokens.ts'
+import { uuidv7 } from '../src/protocol/uuid.ts'
+import { makeIssuer, makeIssuerKey } from '../test/fakes/issuer.ts'
+import { serveIssuer } from '../test/fakes/issuer-server.ts'
+import { type FakeKey, fakeSts, signEvidence } from '../test/fakes/sts.ts'
+import { serveSts } from '../test/fakes/sts-server.ts'
+import type { Site } from './kinds/kind.ts'
+
+const AUDIENCE = 'compass-runner'
+const TRUST = `tenants:
+  - slug: acme
+    aws:
+      - { account: "123456789012", role: runner }
+bootstrapTenant: acme
+clusters:
+  - name: lab
+    issuer: https://issuer.test
+    audience: ${AUDIENCE}
+    namespace: runners
+    serviceAccount: runner
+`
+const KEY: FakeKey = {
+  accessKeyId: 'ASIABENCHBENCHBENCH1',
+  secretAccessKey: 'secret of the bench',
+  sessionToken: 'session of the bench',
+  arn: 'arn:aws:sts::123456789012:assumed-role/runner/i-0123456789abcdef0',
+  userId: 'AROABENCHBENCHBENCH12:i-0123456789abcdef0',
+}
+
+export interface RunningSite extends Site {
+  /** Process id of workerd. */
+  readonly pid: number
+  readonly stop: () => Promise<void>
+}
+
+export interface SiteOptions {
+  /** Another entry file of the Worker. */
+  readonly entry?: string
+  readonly ending: AbortSignal
+}
+
+/** Its state is in a new folder, which `stop` removes. */
+export async function startSite({ entry, ending }: SiteOptions): Promise<RunningSite> {
+  const folder = mkdtempSync(join(tmpdir(), 'muster-bench-'))
+  const closing: (() => unknown)[] = [() => rmSync(folder, { recursive: true, force: true })]
+  const stop = async (): Promise<void> => {
+    for (const close of closing.splice(0).reverse()) await close()
+  }
+  try {
+    const issuer = await makeIssuer('https://issuer.test', await makeIssuerKey('bench', 'RS256'))
+    const issuerServer = await serveIssuer(issuer)
+    closing.push(issuerServer.close)
+    const sts = await serveSts(fakeSts(systemClock, [KEY]))
+    closing.push(sts.close)
+
+    const trust = join(folder, 'trust.yaml')
+    writeFileSync(trust, TRUST)
+    const persistTo = join(folder, 'state')
+    const edge = await startEdge({
+      port: 0,
+      tlsPort: 0,
+      persistTo,
+      trust: await readTrust(trust),
+      variables: {},
+      origins: new Map([
+        ['issuer.test', new URL(issuerServer.url)],
+        ['sts.us-east-1.amazonaws.com', new URL(sts.url)],
+      ]),
+      rateLimits: false,
+      ending,
+      log: () => {},
+      ...(entry !== undefined && { entry }),
+    })
+    closing.push(edge.stop)
+    const state = stateFolder(persistTo)
+    const claimed = await claimState(state)
+    if (claimed.ok) throw new Error('the edge has not locked its state')
+    const { query } = claimed.error
+
+    return {
+      url: edge.url,
+      pid: Number(readFileSync(workerdPid(state), 'utf8')),
+      stop,
+      mint: (count) => mintMany(query, count),
+      kubernetesToken: (node) =>
+        issuer.token(Math.floor(systemClock() / 1000), {
+          claims: { aud: [AUDIENCE] },
+          workload: { node: { name: node, uid: crypto.randomUUID() } },
+        }),
+      awsEvidence: (nonce) => signEvidence({ key: KEY, nonce, at: systemClock() }),
+    }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+/** D1 takes a parameter of 2 MB at most; a token is 150 octets of it. */
+const MINTED_AT_ONCE = 5000
+
+/** By SQL through the running edge: `muster token mint` would be a process for each. */
+async function mintMany(query: (sql: string, params: readonly unknown[]) => Promise<unknown>, count: number) {
+  const tokens = Array.from({ length: count }, () => mintToken('bootstrap'))
+  const now = Math.floor(systemClock() / 1000)
+  for (let from = 0; from < count; from += MINTED_AT_ONCE) {
+    const some = tokens.slice(from, from + MINTED_AT_ONCE)
+    const rows = await Promise.all(some.map(async (token) => [await hashToken(token), uuidv7(systemClock())]))
+    await query(
+      `INSERT INTO token (hash, id, kind, tenant, created_at, expires_at)
+        SELECT value ->> 0, value ->> 1, 'bootstrap', 'acme', ?2, ?2 + 3600 FROM json_each(?1)`,
+      [JSON.stringify(rows), now],
+    )
+  }
+  return tokens
+}
