@@ -37,8 +37,8 @@ function ticksOf(pid: number): number {
 }
 
 /** Milliseconds between two looks, and CPU in nanoseconds below which nothing was going on between them. */
-const LOOK = 25
-const IDLE = 500_000
+const LOOK = 15
+const IDLE = 300_000
 /** Milliseconds after which it is not waited any longer. */
 const PATIENCE = 3000
 
@@ -57,4 +57,12 @@ export async function untilIdle(pid: number): Promise<void> {
 export function residentMemory(pid: number): number {
   const [, kibibytes] = /^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
   return Math.round(Number(kibibytes) / 1024)
+}
+
+/** Nanoseconds that all processes of the machine have used together. */
+export function cpuOfMachine(): number {
+  const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n')
+  // proc(5): user, nice, system, then idle and iowait, then interrupts.
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = line.split(/\s+/).slice(1).map(Number)
+  return (user + nice + system + irq + softirq) * NANOSECONDS_A_TICK
 }

@@ -2,6 +2,7 @@
 
 import { cpuOf, untilIdle } from './cpu.ts'
 import { type Shot, send } from './load.ts'
+import { quantile } from './spread.ts'
 
 export interface Run {
   /** Microseconds of workerd's CPU for each request, user and system; the writes after the answer included. */
@@ -37,7 +38,3 @@ export async function measure(
     p99: quantile(sorted, 0.99),
   }
 }
-
-/** Of numbers in order: the least that is not below the given share of them. */
-export const quantile = (sorted: readonly number[], share: number): number =>
-  sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN

@@ -1,18 +1,28 @@
-// `npm run bench`: what each kind of request costs, measured on a local edge: `-- [--json] [--full] [--profile] [kind…]`.
+// `npm run bench`: what each kind of request costs, measured on local edges beside the least that it could cost. With
+// `-- --profile`: in what workerd spends it.
 
-import { rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { cpuOfMachine } from './cpu.ts'
 import type { Kind } from './kinds/kind.ts'
 import { makeKinds } from './kinds/table.ts'
-import { measure } from './measure.ts'
-import { PROFILED, perfFault, profile } from './profile.ts'
-import { startSite } from './site.ts'
+import { measureAll } from './measurements.ts'
+import { profileKind, profileText } from './profile.ts'
+import { kindTable, LEGEND, machine } from './report.ts'
+
+const USAGE = `npm run bench -- [options] [kind…]
+  --json           one object in one line, the last one
+  --full           more requests, and 10,000 runners in turn whose objects are not in memory
+  --profile        no figures, but in what phases and files workerd's time goes (default kind: enroll); needs perf
+  --connections N  requests at a time (8)
+  --runs N         runs that count (5)
+kinds: ${makeKinds()
+  .map(({ name }) => name)
+  .join(', ')}`
 
 const { values: options, positionals: named } = parseArgs({
   allowPositionals: true,
   options: {
+    help: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     full: { type: 'boolean', default: false },
     profile: { type: 'boolean', default: false },
@@ -20,71 +30,60 @@ const { values: options, positionals: named } = parseArgs({
     runs: { type: 'string', default: '5' },
   },
 })
-const connections = Number(options.connections)
-const runs = Number(options.runs)
+const [connections, runs] = [Number(options.connections), Number(options.runs)]
+const unknown = named.filter((name) => !makeKinds().some((kind) => kind.name === name))
+const isWrong = unknown.length > 0 || !isCount(connections) || !isCount(runs)
+if (options.help || isWrong) {
+  if (unknown.length > 0) console.error(`no such kind: ${unknown.join(', ')}`)
+  console.error(USAGE)
+  process.exit(isWrong ? 2 : 0)
+}
 
 const ending = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort())
+try {
+  await (options.profile ? profileChosen() : measureChosen())
+} catch (error) {
+  console.error(error instanceof Error ? `bench: ${error.message}` : error)
+  process.exitCode = 1
+}
 
-const kinds = chosen(makeKinds(), named)
-await (options.profile ? profileKinds() : measureKinds())
+function isCount(number: number): boolean {
+  return Number.isInteger(number) && number >= 1 && number <= 64
+}
 
-function chosen(all: readonly Kind[], names: readonly string[]): Kind[] {
-  const unknown = names.filter((name) => !all.some((kind) => kind.name === name))
-  if (unknown.length > 0) {
-    console.error(`there is no kind ${unknown.join(', ')}: choose among ${all.map(({ name }) => name).join(', ')}`)
-    process.exit(2)
+function chosen(byDefault: readonly string[]): Kind[] {
+  const names = named.length > 0 ? named : byDefault
+  return makeKinds().filter(({ name }) => names.length === 0 || names.includes(name))
+}
+
+async function measureChosen(): Promise<void> {
+  const from = performance.now()
+  const before = cpuOfMachine()
+  const { kinds, workerdResidentMiB } = await measureAll({
+    makeKinds: () => chosen([]),
+    countOf: ({ requests }) => (options.full ? requests.full : requests.quick),
+    runs,
+    connections,
+    ending: ending.signal,
+    say: (what) => console.error(`${((performance.now() - from) / 1000).toFixed(0).padStart(4)} s  ${what}`),
+  })
+  const seconds = (performance.now() - from) / 1000
+  const about = { ...machine(), connections, runs, seconds: Math.round(seconds), workerdResidentMiB }
+  const busy = (cpuOfMachine() - before) / 1e9 / seconds
+  if (options.json) console.log(JSON.stringify({ ...about, coresBusy: Number(busy.toFixed(1)), kinds }))
+  else {
+    console.log(kindTable(kinds))
+    console.log(LEGEND)
+    console.log(
+      `${about.cpu}, ${about.cores} cores, ${busy.toFixed(1)} of them busy; ${connections} connections, ${runs} runs`,
+    )
   }
-  return all.filter(({ name }) => names.length === 0 || names.includes(name))
 }
 
-function countOf({ requests }: Kind): number {
-  return options.full ? requests.full : requests.quick
-}
-
-async function measureKinds(): Promise<void> {
-  const site = await startSite({ ending: ending.signal })
-  try {
-    for (const kind of kinds) await kind.begin?.(site, countOf(kind) * (runs + 1))
-    for (let run = 0; run <= runs; run++) {
-      for (const kind of kinds) {
-        ending.signal.throwIfAborted()
-        const shots = await kind.prepare(site, countOf(kind))
-        const { cpu, rate, p50, p99 } = await measure(site, shots, { connections, status: kind.status })
-        const figures = `${cpu.toFixed(0)} µs  ${rate.toFixed(0)}/s  p50 ${p50.toFixed(1)}  p99 ${p99.toFixed(1)} ms`
-        console.log(`${run === 0 ? 'warm-up' : `run ${run}`}  ${kind.name.padEnd(14)} ${figures}`)
-      }
-    }
-  } finally {
-    await site.stop()
-  }
-}
-
-async function profileKinds(): Promise<void> {
-  const fault = await perfFault()
-  if (fault !== null) throw new Error(fault)
-  Object.assign(process.env, PROFILED)
-  for (const kind of named.length === 0 ? kinds.filter(({ name }) => name === 'enroll') : kinds) {
-    const site = await startSite({ ending: ending.signal })
-    const file = join(tmpdir(), `muster-bench-${process.pid}.perf`)
-    try {
-      const count = kind.requests.full
-      await kind.begin?.(site, count * 2)
-      const load = { connections, status: kind.status }
-      await measure(site, await kind.prepare(site, count), load)
-      const shots = await kind.prepare(site, count)
-      const found = await profile(site.pid, file, async () => {
-        await measure(site, shots, load)
-      })
-      console.log(`${kind.name}: ${found.samples} samples`)
-      for (const part of ['phases', 'files', 'functions'] as const) {
-        console.log(`  by ${part}`)
-        for (const { name, share } of found[part].slice(0, 25))
-          console.log(`    ${(share * 100).toFixed(1).padStart(5)} %  ${name}`)
-      }
-    } finally {
-      await site.stop()
-      for (const path of [file, join(tmpdir(), `perf-${site.pid}.map`)]) rmSync(path, { force: true })
-    }
+async function profileChosen(): Promise<void> {
+  for (const kind of chosen(['enroll'])) {
+    const found = await profileKind(kind, connections, ending.signal)
+    console.log(options.json ? JSON.stringify({ kind: kind.name, ...found }) : profileText(kind.name, found))
   }
 }

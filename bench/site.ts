@@ -3,12 +3,13 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Query } from '../src/cli/edge/runtime.ts'
 import { startEdge } from '../src/cli/edge/start.ts'
 import { stateFolder } from '../src/cli/edge/state.ts'
 import { claimState } from '../src/cli/edge/state-server.ts'
 import { workerdPid } from '../src/cli/edge/watchdog.ts'
 import { readTrust } from '../src/cli/operator/trust-file.ts'
-import { systemClock } from '../src/protocol/time.ts'
+import { systemClock, toEpochSeconds } from '../src/protocol/time.ts'
 import { hashToken, mintToken } from '../src/protocol/tokens.ts'
 import { uuidv7 } from '../src/protocol/uuid.ts'
 import { makeIssuer, makeIssuerKey } from '../test/fakes/issuer.ts'
@@ -41,6 +42,10 @@ const KEY: FakeKey = {
 export interface RunningSite extends Site {
   /** Process id of workerd. */
   readonly pid: number
+  /** Those of the texts that are the hash of a token. */
+  readonly hashesAmong: (texts: readonly string[]) => Promise<string[]>
+  /** Records bootstrap tokens by their hashes. */
+  readonly recordTokens: (hashes: readonly string[]) => Promise<void>
   readonly stop: () => Promise<void>
 }
 
@@ -79,7 +84,9 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
       ]),
       rateLimits: false,
       ending,
-      log: () => {},
+      log: (level, message) => {
+        if (level === 'error') console.error(message)
+      },
       ...(entry !== undefined && { entry }),
     })
     closing.push(edge.stop)
@@ -92,9 +99,18 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
       url: edge.url,
       pid: Number(readFileSync(workerdPid(state), 'utf8')),
       stop,
-      mint: (count) => mintMany(query, count),
+      mint: async (count) => {
+        const tokens = Array.from({ length: count }, () => mintToken('bootstrap'))
+        await recordTokens(query, await Promise.all(tokens.map(hashToken)))
+        return tokens
+      },
+      recordTokens: (hashes) => recordTokens(query, hashes),
+      hashesAmong: async (texts) =>
+        (
+          await query('SELECT hash FROM token WHERE hash IN (SELECT value FROM json_each(?))', [JSON.stringify(texts)])
+        ).map(([hash]) => String(hash)),
       kubernetesToken: (node) =>
-        issuer.token(Math.floor(systemClock() / 1000), {
+        issuer.token(toEpochSeconds(systemClock()), {
           claims: { aud: [AUDIENCE] },
           workload: { node: { name: node, uid: crypto.randomUUID() } },
         }),
@@ -106,21 +122,18 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
   }
 }
 
-/** D1 takes a parameter of 2 MB at most; a token is 150 octets of it. */
-const MINTED_AT_ONCE = 5000
+/** D1 takes a parameter of 2 MB at most; a token is 110 octets of it. */
+const AT_ONCE = 5000
 
 /** By SQL through the running edge: `muster token mint` would be a process for each. */
-async function mintMany(query: (sql: string, params: readonly unknown[]) => Promise<unknown>, count: number) {
-  const tokens = Array.from({ length: count }, () => mintToken('bootstrap'))
-  const now = Math.floor(systemClock() / 1000)
-  for (let from = 0; from < count; from += MINTED_AT_ONCE) {
-    const some = tokens.slice(from, from + MINTED_AT_ONCE)
-    const rows = await Promise.all(some.map(async (token) => [await hashToken(token), uuidv7(systemClock())]))
+async function recordTokens(query: Query, hashes: readonly string[]): Promise<void> {
+  const now = toEpochSeconds(systemClock())
+  for (let from = 0; from < hashes.length; from += AT_ONCE) {
+    const rows = hashes.slice(from, from + AT_ONCE).map((hash) => [hash, uuidv7(systemClock())])
     await query(
       `INSERT INTO token (hash, id, kind, tenant, created_at, expires_at)
         SELECT value ->> 0, value ->> 1, 'bootstrap', 'acme', ?2, ?2 + 3600 FROM json_each(?1)`,
       [JSON.stringify(rows), now],
     )
   }
-  return tokens
 }

@@ -8,6 +8,12 @@ export interface Kind {
   readonly status: number
   /** How many requests a run has: in a quick one, in a full one. */
   readonly requests: { readonly quick: number; readonly full: number }
+  /** How many objects its requests go to in turn; default: each request has an object of its own, if any. */
+  readonly objects?: number
+  /** Its objects exist, but are not in memory. */
+  readonly isCold?: true
+  /** After so many requests an isolate answers as it does in a flood of them; default: 2. */
+  readonly settlesAfter?: number
   /** Prepares what all runs share, for so many requests in all. */
   readonly begin?: (site: Site, total: number) => Promise<void>
   /** The requests of the next run. All keys, CSRs, tokens and signatures are made here, before the clock starts. */

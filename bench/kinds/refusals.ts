@@ -5,10 +5,14 @@ import { enrollBody, makeRequester } from '../../test/fakes/requester.ts'
 import { ENROLL, make, post } from './enrollments.ts'
 import type { Kind } from './kind.ts'
 
+/** Refusals from which on hardly one gets a row in D1 (store/refusal-cap.ts). */
+export const FLOOD = 40
+
 export const malformed: Kind = {
   name: 'malformed',
   status: 400,
-  requests: { quick: 300, full: 3000 },
+  settlesAfter: FLOOD,
+  requests: { quick: 128, full: 3000 },
   prepare: (_, count) => make(count, async () => post(ENROLL, {})),
 }
 
@@ -16,7 +20,8 @@ export const malformed: Kind = {
 export const unknownToken: Kind = {
   name: 'unknown-token',
   status: 401,
-  requests: { quick: 120, full: 1000 },
+  settlesAfter: FLOOD,
+  requests: { quick: 64, full: 1000 },
   prepare: async (_, count) =>
     make(count, async () =>
       post(ENROLL, enrollBody(await makeRequester(), { mode: 'bootstrap-token', token: mintToken('bootstrap') })),
@@ -26,6 +31,6 @@ export const unknownToken: Kind = {
 export const unknownPath: Kind = {
   name: 'unknown-path',
   status: 404,
-  requests: { quick: 300, full: 3000 },
+  requests: { quick: 128, full: 3000 },
   prepare: (_, count) => make(count, async () => ({ method: 'GET', path: '/nothing/here', body: () => '' })),
 }

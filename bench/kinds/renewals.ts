@@ -1,4 +1,4 @@
-// Renewals: by a few runners in turn, whose objects are in memory, and by many, whose objects must be loaded.
+// Renewals: the first of an enrollment, by runners in turn whose objects are in memory, and by others whose are not.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeBase64url, utf8 } from '../../src/protocol/bytes.ts'
@@ -6,16 +6,29 @@ import { enrollBody, makeRequester, type Requester } from '../../test/fakes/requ
 import { type Shot, send } from '../load.ts'
 import { ENROLL, make, post } from './enrollments.ts'
 import type { Kind, Site } from './kind.ts'
+import { FLOOD } from './refusals.ts'
 
-/** A runner of the bench. Each renewal is prepared by the key of the one before and sent with its certificate. */
+/** A runner of the bench. Each renewal is prepared with the key of the one before, and sent with its certificate. */
 interface Runner {
   certificate: string
   keys: CryptoKeyPair
 }
 
-const CONNECTIONS = 8
-/** A multiple of the connections, so that one runner's renewals are in order. */
-const WARM_RUNNERS = 64
+const GRANTED = { connections: 8, status: 200 }
+/** A multiple of any number of connections that is used, so that the renewals of one runner are in order. */
+const IN_TURN = 64
+
+/** What an enrollment costs once more where its runner comes back at all: its object begins. */
+export function firstRenewals(): Kind {
+  const runners: Runner[] = []
+  return {
+    name: 'renew-first',
+    status: 200,
+    requests: { quick: 32, full: 1000 },
+    begin: async (site, total) => void runners.push(...(await enrollRunners(site, total))),
+    prepare: (_, count) => make(count, () => renewal(runners.shift())),
+  }
+}
 
 export function warmRenewals(): Kind {
   let runners: Runner[] = []
@@ -23,15 +36,16 @@ export function warmRenewals(): Kind {
   return {
     name: 'renew',
     status: 200,
-    requests: { quick: 256, full: 2048 },
-    begin: async (site) => {
-      runners = await enrollRunners(site, WARM_RUNNERS)
+    requests: { quick: 128, full: 2048 },
+    objects: IN_TURN,
+    begin: async (site, total) => {
+      runners = await begunRunners(site, Math.min(total, IN_TURN))
     },
     prepare: (_, count) => make(count, () => renewal(runners[next++ % runners.length])),
   }
 }
 
-/** workerd drops an object from memory after 10 s without a request (`handleShutdown` in its server.c++). */
+/** Milliseconds. workerd drops an object from memory after 10 s without a request (`handleShutdown` in its server.c++). */
 const UNLOADED_AFTER = 11_000
 
 export function coldRenewals(): Kind {
@@ -40,12 +54,10 @@ export function coldRenewals(): Kind {
   return {
     name: 'renew-cold',
     status: 200,
-    requests: { quick: 40, full: 2000 },
+    requests: { quick: 24, full: 1667 },
+    isCold: true,
     begin: async (site, total) => {
-      runners.push(...(await enrollRunners(site, total)))
-      // The first renewal may make what later ones load.
-      const first = await make(runners.length, (i) => renewal(runners[i]))
-      await send(site.url, first, { connections: CONNECTIONS, status: 200 })
+      runners.push(...(await begunRunners(site, total)))
       begunAt = performance.now()
     },
     prepare: async (_, count) => {
@@ -56,63 +68,50 @@ export function coldRenewals(): Kind {
   }
 }
 
-/** Refused after all that a granted one costs: the certificate of an enrollment that has gone on without it. */
+/** Proven and refused by the object: an old request, sent again after another renewal. */
 export function supersededRenewals(): Kind {
-  let shots: Shot[] = []
-  let next = 0
+  let old: readonly Shot[] = []
   return {
     name: 'renew-refused',
     status: 401,
-    requests: { quick: 100, full: 1000 },
-    begin: async (site) => {
-      const runners = await enrollRunners(site, WARM_RUNNERS)
-      const bodies = (await make(runners.length, (i) => renewal(runners[i]))).map((shot) => frozen(shot))
-      const used = bodies.map(({ shot }) => shot)
-      await send(site.url, used, { connections: CONNECTIONS, status: 200 })
-      // Another renewal moves the lineage on, so that the first request, sent again, is an old one.
-      await make(runners.length, async (i) => {
-        const runner = runners[i]
-        if (runner !== undefined) runner.certificate = bodies[i]?.certificate() ?? ''
+    settlesAfter: FLOOD,
+    requests: { quick: 64, full: 1000 },
+    objects: IN_TURN,
+    begin: async (site, total) => {
+      const runners = await enrollRunners(site, Math.min(total, IN_TURN))
+      const shots = (await make(runners.length, (i) => renewal(runners[i]))).map((shot) => {
+        const text = shot.body()
+        return { ...shot, body: () => text }
       })
-      await send(site.url, await make(runners.length, (i) => renewal(runners[i])), {
-        connections: CONNECTIONS,
-        status: 200,
-      })
-      shots = used
+      await send(site.url, shots, GRANTED)
+      await renewAll(site, runners)
+      old = shots.map(({ method, path, body }) => ({ method, path, body }))
     },
-    prepare: async (_, count) => Array.from({ length: count }, () => shots[next++ % shots.length]).filter(isShot),
+    prepare: async (_, count) => Array.from({ length: count }, (_, i) => old[i % old.length] ?? []).flat(),
   }
 }
 
-const isShot = (shot: Shot | undefined): shot is Shot => shot !== undefined
-
-/** The same bytes each time it is sent. */
-function frozen(shot: Shot): { readonly shot: Shot; readonly certificate: () => string } {
-  const text = shot.body()
-  let certificate = ''
-  return {
-    shot: {
-      ...shot,
-      body: () => text,
-      answered: (body) => {
-        certificate = JSON.parse(body).certificate ?? certificate
-      },
-    },
-    certificate: () => certificate,
-  }
+/** Runners whose objects have begun. */
+async function begunRunners(site: Site, count: number): Promise<Runner[]> {
+  const runners = await enrollRunners(site, count)
+  await renewAll(site, runners)
+  return runners
 }
+
+const renewAll = async (site: Site, runners: readonly Runner[]): Promise<unknown> =>
+  send(site.url, await make(runners.length, (i) => renewal(runners[i])), GRANTED)
 
 async function enrollRunners(site: Site, count: number): Promise<Runner[]> {
   const tokens = await site.mint(count)
   const runners: Runner[] = []
-  const shots = await make(count, async (i) => {
+  const shots = await make(count, async (i): Promise<Shot> => {
     const requester = await makeRequester()
     const runner: Runner = { certificate: '', keys: requester.keys }
     runners.push(runner)
     const shot = post(ENROLL, enrollBody(requester, { mode: 'bootstrap-token', token: tokens[i] }))
-    return { ...shot, answered: (body: string) => keep(runner, body) }
+    return { ...shot, answered: (body) => keep(runner, body) }
   })
-  await send(site.url, shots, { connections: CONNECTIONS, status: 200 })
+  await send(site.url, shots, GRANTED)
   return runners
 }
 
@@ -121,11 +120,11 @@ async function renewal(runner: Runner | undefined): Promise<Shot> {
   const requester = await makeRequester()
   const signature = await sign(runner.keys, requester)
   runner.keys = requester.keys
+  const evidence = () => ({ mode: 'mtls-renewal', certificate: runner.certificate, signature })
   return {
     method: 'POST',
     path: ENROLL,
-    body: () =>
-      JSON.stringify(enrollBody(requester, { mode: 'mtls-renewal', certificate: runner.certificate, signature })),
+    body: () => JSON.stringify(enrollBody(requester, evidence())),
     answered: (body) => keep(runner, body),
   }
 }
