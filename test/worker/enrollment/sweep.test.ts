@@ -5,7 +5,7 @@ import { expect, test, vi } from 'vitest'
 import { EVERY_HOUR } from '../../../src/worker/enrollment/sweep.ts'
 import { insertBan } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
-import { revokeToken } from '../../../src/worker/store/tokens.ts'
+import { listTokens, revokeToken } from '../../../src/worker/store/tokens.ts'
 import wrangler from '../../../wrangler.toml?raw'
 import { deployment } from '../../fakes/deployment.ts'
 import { connect, db, mint, now, settled, startMuster } from '../fleet/runners-fixture.ts'
@@ -93,6 +93,19 @@ test('one run closes the tunnel of the fortieth ban of a batch, too', async () =
   await insertBan(db, { kind: 'token', value: identity.id, note: null, createdAt: now() })
   await muster.cron()
   expect(await tunnel.closed()).toBe(4003)
+})
+
+test('the hourly job deletes an enrollment once it has been over for 30 days, with its token', async () => {
+  const identity = await enrolled()
+  const recorded = async () => (await findEnrollment(db, identity.enrollmentId)) !== null
+  const isListed = async () => (await listTokens(db, 1000)).some(({ id }) => id === identity.id)
+  deployment.advance(30 * 24 * 3600)
+  await muster.cron(EVERY_HOUR)
+  expect([await recorded(), await isListed()]).toEqual([true, true])
+  // Its certificate, the hour that its row may be behind, and its renewal window.
+  deployment.advance(900 + 3600 + 360 + 1)
+  await muster.cron(EVERY_HOUR)
+  expect([await recorded(), await isListed()]).toEqual([false, false])
 })
 
 test('the hourly job is one of the crons that wrangler.toml names, and each minute is the other', () => {
