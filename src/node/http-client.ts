@@ -1,10 +1,11 @@
 // Sends one HTTP request and reads its whole answer, bounded in time and bytes. Follows no redirect, reuses no
 // connection.
 
-import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { ClientRequest, IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { readUpTo } from '../protocol/bytes.ts'
 import { err, ok, type Result } from '../protocol/result.ts'
+import { http } from './http-module.ts'
 import {
   agentFor,
   causeText,
@@ -49,7 +50,7 @@ export async function exchange(url: URL, network: Network, sent: HttpRequest): P
   const over = AbortSignal.timeout(timeout)
   const signal = sent.signal === undefined ? over : AbortSignal.any([sent.signal, over])
   try {
-    const request = (url.protocol === 'http:' ? httpRequest : httpsRequest)(url, {
+    const request = (url.protocol === 'http:' ? http.request : httpsRequest)(url, {
       method,
       agent: agentFor(url, { rules: network.rules, roots: network.extraRoots(), signal }),
       signal,

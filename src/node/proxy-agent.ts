@@ -1,12 +1,13 @@
 // The HTTPS agent of every request that leaves: it connects directly, or through the proxy that the rules name. Serves
 // node:https, ws and the AWS SDK.
 
-import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { Agent, IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https'
 import { isIP, connect as netConnect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls, { createSecureContext, type SecureContext, connect as tlsConnect } from 'node:tls'
 import { printable } from '../protocol/characters.ts'
+import { http } from './http-module.ts'
 import { bareHost, type HttpProxy, type ProxyRules, proxyFor } from './proxy-rules.ts'
 
 export interface Outgoing {
@@ -72,7 +73,7 @@ export function agentFor(url: URL, outgoing: Outgoing): Agent {
 }
 
 /** For plain http to this machine, whatever NODE_USE_ENV_PROXY says. */
-export const directAgent = (): Agent => new Agent({ proxyEnv: {} })
+export const directAgent = (): Agent => new http.Agent({ proxyEnv: {} })
 
 type Created = (error: Error | null, stream: Duplex) => void
 
@@ -80,15 +81,15 @@ type Created = (error: Error | null, stream: Duplex) => void
 export class ProxyAgent extends HttpsAgent {
   readonly #outgoing: Outgoing
   readonly #target: SecureContext
-  readonly #proxy: SecureContext
 
   constructor(outgoing: Outgoing) {
     super({ proxyEnv: {} })
-    const trust = trustOf(outgoing.roots)
     this.#outgoing = outgoing
-    this.#proxy = createSecureContext(trust)
-    const { certificate: cert, key } = outgoing.client ?? {}
-    this.#target = cert === undefined ? this.#proxy : createSecureContext({ ...trust, cert, key })
+    const { roots, client } = outgoing
+    this.#target =
+      client === undefined
+        ? contextFor(roots)
+        : createSecureContext({ ...trustOf(roots), cert: client.certificate, key: client.key })
   }
 
   override createConnection({ host, port }: RequestOptions, created: Created): Duplex | undefined {
@@ -96,7 +97,7 @@ export class ProxyAgent extends HttpsAgent {
     const proxy = proxyFor(target.host, target.port, this.#outgoing.rules)
     const secure = { host: target.host, servername: serverName(target.host), secureContext: this.#target }
     if (proxy === null) return heard(tlsConnect({ ...secure, port: target.port }))
-    throughProxy(proxy, target, this.#proxy, this.#outgoing.signal).then(
+    throughProxy(proxy, target, this.#outgoing).then(
       (socket) => created(null, heard(tlsConnect({ ...secure, socket: heard(socket) }))),
       (error: Error) => created(error, undefined as never),
     )
@@ -112,6 +113,14 @@ function trustOf(roots: string | null) {
   return { minVersion: 'TLSv1.2', ...(roots !== null && { ca: [...systemRoots(), roots] }) } as const
 }
 
+let kept: { readonly roots: string | null; readonly context: SecureContext } | null = null
+
+/** Without a certificate of ours. The last one is kept: each would hold 1 MB of roots that V8 does not know of. */
+function contextFor(roots: string | null): SecureContext {
+  if (kept?.roots !== roots) kept = { roots, context: createSecureContext(trustOf(roots)) }
+  return kept.context
+}
+
 /** With those of NODE_EXTRA_CA_CERTS and --use-system-ca, where Node lists them (22.15 and up). */
 const systemRoots = (): readonly string[] => tls.getCACertificates?.('default') ?? tls.rootCertificates
 
@@ -124,8 +133,7 @@ const hostAndPort = (host: string, port: number): string => `${isIP(host) === 6 
 function throughProxy(
   proxy: HttpProxy,
   { host, port }: { readonly host: string; readonly port: number },
-  secureContext: SecureContext,
-  signal: AbortSignal,
+  { roots, signal }: Outgoing,
 ): Promise<Duplex> {
   const target = hostAndPort(bareHost(host), port)
   const headers = proxy.authorization === null ? {} : { 'proxy-authorization': proxy.authorization }
@@ -135,7 +143,7 @@ function throughProxy(
       const address = { host: proxy.host, port: proxy.port }
       const secure = proxy.scheme === 'https'
       const socket = secure
-        ? tlsConnect({ ...address, servername: serverName(proxy.host), secureContext })
+        ? tlsConnect({ ...address, servername: serverName(proxy.host), secureContext: contextFor(roots) })
         : netConnect(address)
       const wait = 'does not answer CONNECT'
       socket.once('connect', () => {
@@ -146,7 +154,7 @@ function throughProxy(
       })
       return socket
     }
-    const request = httpRequest({
+    const request = http.request({
       method: 'CONNECT',
       path: target,
       headers: { host: target, ...headers },

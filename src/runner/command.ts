@@ -1,6 +1,6 @@
 // Runs `muster runner` as a process: its help, signals and exit code.
 
-import http from 'node:http'
+import { http } from '../node/http-module.ts'
 import { directAgent } from '../node/proxy-agent.ts'
 import { CONFIGURABLE_MODES } from '../protocol/modes.ts'
 import { readArguments } from './environment/arguments.ts'

@@ -1,6 +1,6 @@
 // Serves the health checks: /healthz while the process runs, /readyz only with a live certificate and an open tunnel.
 
-import { createServer } from 'node:http'
+import { http } from '../../node/http-module.ts'
 import { closeServer, listen } from '../../node/server.ts'
 import { HEALTHZ_PATH, READYZ_PATH } from '../../protocol/paths.ts'
 
@@ -11,7 +11,7 @@ export interface Health {
 
 /** `unready` says what is missing, or null. Rejects where the port cannot be listened on. */
 export async function serveHealth(port: number, unready: () => string | null): Promise<Health> {
-  const server = createServer({ requestTimeout: 5000, keepAlive: false }, (request, response) => {
+  const server = http.createServer({ requestTimeout: 5000, keepAlive: false }, (request, response) => {
     const answer = (status: number, body: object): void => {
       response.writeHead(status, {
         'content-type': 'application/json',
