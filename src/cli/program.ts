@@ -4,39 +4,42 @@ import { Command } from 'commander'
 import { codeOf } from '../node/errors.ts'
 import { VERSION } from '../node/version.ts'
 import { printable } from '../protocol/characters.ts'
-import { banCommand, bansCommand, drainCommand, unbanCommand } from './bans.ts'
-import { caCommand } from './ca.ts'
-import { devCommand } from './dev.ts'
-import { eventsCommand } from './events.ts'
-import { explainCommand } from './explain.ts'
 import { CommandError, group, shareOptions } from './operator/command.ts'
-import { tokenCommand } from './token.ts'
-import { trustCommand } from './trust.ts'
 
-const program = group(
-  'muster',
-  'The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.',
-).version(VERSION, '--version', 'print the version')
+/** Each is loaded where it is named, and all of them only to be listed: loading takes most of a quick command's time. */
+const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  dev: async () => (await import('./dev.ts')).devCommand(),
+  ca: async () => (await import('./ca.ts')).caCommand(),
+  trust: async () => (await import('./trust.ts')).trustCommand(),
+  token: async () => (await import('./token.ts')).tokenCommand(),
+  ban: async () => (await import('./bans.ts')).banCommand(),
+  unban: async () => (await import('./bans.ts')).unbanCommand(),
+  bans: async () => (await import('./bans.ts')).bansCommand(),
+  drain: async () => (await import('./bans.ts')).drainCommand(),
+  events: async () => (await import('./events.ts')).eventsCommand(),
+  explain: async () => (await import('./explain.ts')).explainCommand(),
+}
 
-program.addCommand(devCommand())
-program.addCommand(caCommand())
-program.addCommand(trustCommand())
-program.addCommand(tokenCommand())
-program.addCommand(banCommand())
-program.addCommand(unbanCommand())
-program.addCommand(bansCommand())
-program.addCommand(drainCommand())
-program.addCommand(eventsCommand())
-program.addCommand(explainCommand())
-shareOptions(program)
-// Listed here; main.ts starts it.
-program.addCommand(
-  new Command('runner').summary('enroll this machine, keep its certificate alive, hold its tunnel open'),
-)
+async function programFor(words: readonly string[]): Promise<Command> {
+  const program = group(
+    'muster',
+    'The enrollment door and certificate authority for fleets of runners, on Cloudflare Workers.',
+  ).version(VERSION, '--version', 'print the version')
+  if (words[0] === '--version') return program
+  const [named = ''] = words.filter((word) => !word.startsWith('-'))
+  const loads = Object.hasOwn(COMMANDS, named) ? [COMMANDS[named]] : Object.values(COMMANDS)
+  for (const load of loads) if (load !== undefined) program.addCommand(await load())
+  shareOptions(program)
+  // Listed here; main.ts starts it.
+  return program.addCommand(
+    new Command('runner').summary('enroll this machine, keep its certificate alive, hold its tunnel open'),
+  )
+}
 
 /** Runs the command that the words after `muster` name. A refusal is a line on stderr and exit code 1. */
 export async function runProgram(words: readonly string[]): Promise<void> {
   try {
+    const program = await programFor(words)
     await program.parseAsync(words, { from: 'user' })
   } catch (error) {
     const line = refusalOf(error)

@@ -6,11 +6,8 @@ import { writeAtomically } from '../node/atomic-file.ts'
 import { quote } from '../protocol/characters.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
 import type { Mistake } from '../trust/document.ts'
-import { TRUST_FILE } from '../trust/file.ts'
-import { schemaDocument } from '../trust/json-schema.ts'
 import { command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
-import { compileTrustFile, mistakeLines, unlistedText } from './operator/trust-file.ts'
 
 /** What the Worker is bundled with: `#trust` of package.json. */
 const COMPILED = '.muster/trust.json'
@@ -35,14 +32,16 @@ export function trustCommand() {
   trust.addCommand(
     command('schema', 'print the JSON Schema of the trust file, for editors', [])
       .addHelpText('after', '\nExample:\n  muster trust schema > trust.schema.json')
-      .action(() => {
-        process.stdout.write(`${JSON.stringify(schemaDocument(TRUST_FILE), null, 2)}\n`)
-      }),
+      .action(schema),
   )
   return trust
 }
 
+/** Loaded late: with the parser of YAML it is half of what `muster --help` would load. */
+const trustFile = () => import('./operator/trust-file.ts')
+
 async function check(options: SharedOptions): Promise<void> {
+  const { compileTrustFile, unlistedText } = await trustFile()
   const compilation = await compileTrustFile(options.trust, options.remote === true)
   if (!compilation.ok) return refuse(options, compilation.error)
   const { trust, listed, notes } = compilation.value
@@ -79,7 +78,8 @@ async function reservedRunnerId(options: SharedOptions): Promise<string | null> 
 const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 /** Exit 1 with every mistake: on stderr a line each, on stdout as JSON where that is asked for. */
-function refuse(options: SharedOptions, mistakes: readonly Mistake[]): void {
+async function refuse(options: SharedOptions, mistakes: readonly Mistake[]): Promise<void> {
+  const { mistakeLines } = await trustFile()
   process.stderr.write(`${mistakeLines(options.trust, mistakes).join('\n')}\n`)
   process.exitCode = 1
   if (!options.json) return
@@ -89,6 +89,7 @@ function refuse(options: SharedOptions, mistakes: readonly Mistake[]): void {
 async function build(options: SharedOptions): Promise<void> {
   // When the trust file does not compile, the result of an earlier one must not be deployed.
   const withdraw = () => rmSync(COMPILED, { force: true })
+  const { compileTrustFile } = await trustFile()
   const deployed = DEPLOYING.includes(process.env.WRANGLER_COMMAND ?? '')
   const compilation = await compileTrustFile(options.trust, deployed).catch((error: unknown) => {
     withdraw()
@@ -106,4 +107,12 @@ async function build(options: SharedOptions): Promise<void> {
     { ok: true, file: COMPILED, hash: trust.hash },
     () => `${options.trust} → ${COMPILED} (hash ${trust.hash.slice(0, 12)})`,
   )
+}
+
+async function schema(): Promise<void> {
+  const [{ TRUST_FILE }, { schemaDocument }] = await Promise.all([
+    import('../trust/file.ts'),
+    import('../trust/json-schema.ts'),
+  ])
+  process.stdout.write(`${JSON.stringify(schemaDocument(TRUST_FILE), null, 2)}\n`)
 }
