@@ -2,6 +2,7 @@
 // `-- --profile`: in what workerd spends it.
 
 import { parseArgs } from 'node:util'
+import { stopSignal } from '../src/cli/edge/stop-signal.ts'
 import { cpuOfMachine } from './cpu.ts'
 import type { Kind } from './kinds/kind.ts'
 import { makeKinds } from './kinds/table.ts'
@@ -11,7 +12,7 @@ import { kindTable, LEGEND, machine } from './report.ts'
 
 const USAGE = `npm run bench -- [options] [kind…]
   --json           one object in one line, the last one
-  --full           more requests, and 10,000 runners in turn whose objects are not in memory
+  --full           more requests, all kinds, and 10,000 runners in turn whose objects are not in memory
   --profile        no figures, but in what phases and files workerd's time goes (default kind: enroll); needs perf
   --connections N  requests at a time (8)
   --runs N         runs that count (5)
@@ -39,33 +40,34 @@ if (options.help || isWrong) {
   process.exit(isWrong ? 2 : 0)
 }
 
-const ending = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort())
+const ending = stopSignal()
+ending.addEventListener('abort', () => {
+  process.exitCode = 130
+})
 try {
   await (options.profile ? profileChosen() : measureChosen())
 } catch (error) {
-  console.error(error instanceof Error ? `bench: ${error.message}` : error)
-  process.exitCode = 1
+  process.exitCode = ending.aborted ? 130 : 1
+  console.error(`bench: ${ending.aborted ? 'interrupted' : error instanceof Error ? error.message : error}`)
 }
 
 function isCount(number: number): boolean {
   return Number.isInteger(number) && number >= 1 && number <= 64
 }
 
-function chosen(byDefault: readonly string[]): Kind[] {
-  const names = named.length > 0 ? named : byDefault
-  return makeKinds().filter(({ name }) => names.length === 0 || names.includes(name))
+function chosen(byDefault: (kind: Kind) => boolean): Kind[] {
+  return makeKinds().filter((kind) => (named.length > 0 ? named.includes(kind.name) : byDefault(kind)))
 }
 
 async function measureChosen(): Promise<void> {
   const from = performance.now()
   const before = cpuOfMachine()
   const { kinds, workerdResidentMiB } = await measureAll({
-    makeKinds: () => chosen([]),
+    makeKinds: () => chosen(({ isExtra }) => options.full || !isExtra),
     countOf: ({ requests }) => (options.full ? requests.full : requests.quick),
     runs,
     connections,
-    ending: ending.signal,
+    ending,
     say: (what) => console.error(`${((performance.now() - from) / 1000).toFixed(0).padStart(4)} s  ${what}`),
   })
   const seconds = (performance.now() - from) / 1000
@@ -82,8 +84,8 @@ async function measureChosen(): Promise<void> {
 }
 
 async function profileChosen(): Promise<void> {
-  for (const kind of chosen(['enroll'])) {
-    const found = await profileKind(kind, connections, ending.signal)
+  for (const kind of chosen(({ name }) => name === 'enroll')) {
+    const found = await profileKind(kind, connections, ending)
     console.log(options.json ? JSON.stringify({ kind: kind.name, ...found }) : profileText(kind.name, found))
   }
 }

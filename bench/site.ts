@@ -58,7 +58,10 @@ export interface SiteOptions {
 /** Its state is in a new folder, which `stop` removes. */
 export async function startSite({ entry, ending }: SiteOptions): Promise<RunningSite> {
   const folder = mkdtempSync(join(tmpdir(), 'muster-bench-'))
-  const closing: (() => unknown)[] = [() => rmSync(folder, { recursive: true, force: true })]
+  const remove = (): void => rmSync(folder, { recursive: true, force: true })
+  // Also where an interrupted process ends before all is closed.
+  process.once('exit', remove)
+  const closing: (() => unknown)[] = [() => process.off('exit', remove), remove]
   const stop = async (): Promise<void> => {
     for (const close of closing.splice(0).reverse()) await close()
   }

@@ -12,6 +12,8 @@ export interface Kind {
   readonly objects?: number
   /** Its objects exist, but are not in memory. */
   readonly isCold?: true
+  /** Measured only in a full run, or where it is named. */
+  readonly isExtra?: true
   /** After so many requests an isolate answers as it does in a flood of them; default: 2. */
   readonly settlesAfter?: number
   /** Prepares what all runs share, for so many requests in all. */

@@ -19,6 +19,7 @@ export const malformed: Kind = {
 /** A CSR that is well made, so the refusal comes at the token. */
 export const unknownToken: Kind = {
   name: 'unknown-token',
+  isExtra: true,
   status: 401,
   settlesAfter: FLOOD,
   requests: { quick: 64, full: 1000 },

@@ -24,7 +24,7 @@ export function firstRenewals(): Kind {
   return {
     name: 'renew-first',
     status: 200,
-    requests: { quick: 32, full: 1000 },
+    requests: { quick: 24, full: 1000 },
     begin: async (site, total) => void runners.push(...(await enrollRunners(site, total))),
     prepare: (_, count) => make(count, () => renewal(runners.shift())),
   }
@@ -73,6 +73,7 @@ export function supersededRenewals(): Kind {
   let old: readonly Shot[] = []
   return {
     name: 'renew-refused',
+    isExtra: true,
     status: 401,
     settlesAfter: FLOOD,
     requests: { quick: 64, full: 1000 },
