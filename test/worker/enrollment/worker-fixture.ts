@@ -30,6 +30,8 @@ export interface ControlPlaneOptions {
   readonly clusters?: readonly Partial<Cluster>[]
   readonly trust?: Partial<CompiledTrust>
   readonly env?: Partial<Env>
+  /** Called when an answer has left. */
+  readonly answered?: () => void
 }
 
 let made = 0
@@ -94,6 +96,7 @@ export async function makeControlPlane(issuers: readonly FakeIssuer[], options: 
   async function send(request: Request): Promise<Response> {
     const context = createExecutionContext()
     const response = await fetch(request, bindings, context)
+    options.answered?.()
     const body = await response.arrayBuffer()
     await waitOnExecutionContext(context)
     return new Response(body, response)

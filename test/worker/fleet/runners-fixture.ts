@@ -40,6 +40,8 @@ export function musterUnder(
   root: Issuer,
   previous: readonly Issuer[] = [],
   changed: Partial<Env> = {},
+  /** Called when an answer has left. */
+  answered: () => void = () => {},
 ) {
   const bindings: Env = {
     ...unlimited,
@@ -53,6 +55,7 @@ export function musterUnder(
   async function fetch(request: Request): Promise<Response> {
     const context = createExecutionContext()
     const response = await worker.fetch(request, bindings, context)
+    answered()
     await waitOnExecutionContext(context)
     return response
   }
