@@ -64,7 +64,16 @@ Examples:
   muster token mint --runner-id build-7               a token that one machine outside Kubernetes keeps
   muster token mint --tenant acme --remote            the same in the deployed Muster, for its own runners`
 
-async function mint(options: MintOptions): Promise<void> {
+interface Minted {
+  readonly id: string
+  readonly token: string
+  readonly tenant: string
+  readonly runnerId: string | null
+  readonly expiresAt: string | null
+}
+
+/** Mints, and says what a person has to know of it, a line each. */
+export async function mintWith(options: MintOptions): Promise<{ readonly minted: Minted; readonly notes: string[] }> {
   requireCheckout('a command on the database')
   const { otherTrustText, readCompiled, requireTenant, unlistedText } = await import('./operator/trust-file.ts')
   const compiled = await readCompiled(options.trust)
@@ -99,28 +108,25 @@ async function mint(options: MintOptions): Promise<void> {
   })
   const minted = { id, token: secret, tenant, runnerId, expiresAt: timeText(expiresAt) }
   const state = await stateName(options)
-  print(options, minted, () =>
-    [
-      secret,
-      '',
-      ...aboutMinted(minted),
-      ...(tenant === trust.bootstrapTenant && unlisted !== null
-        ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and ${unlisted}`]
-        : []),
-      `written to ${state}${options.remote ? '' : '; with --remote, to the deployed Muster'}`,
-      ...otherTrustText(running, trust, options.trust),
-    ].join('\n'),
-  )
+  const notes = [
+    ...aboutMinted(minted),
+    ...(tenant === trust.bootstrapTenant && unlisted !== null
+      ? [`${tenant} is the bootstrapTenant of ${options.trust}; it has no entry there, and ${unlisted}`]
+      : []),
+    `written to ${state}${options.remote ? '' : '; with --remote, to the deployed Muster'}`,
+    ...otherTrustText(running, trust, options.trust),
+  ]
+  return { minted, notes }
+}
+
+async function mint(options: MintOptions): Promise<void> {
+  const { minted, notes } = await mintWith(options)
+  print(options, minted, () => [minted.token, '', ...notes].join('\n'))
 }
 
 const timeText = (time: EpochSeconds | null): string | null => (time === null ? null : rfc3339(time))
 
-const aboutMinted = (minted: {
-  id: string
-  tenant: string
-  runnerId: string | null
-  expiresAt: string | null
-}): string[] => [
+const aboutMinted = (minted: Minted): string[] => [
   `id ${minted.id}, tenant ${minted.tenant}${minted.runnerId === null ? '' : `, runner ${minted.runnerId}`}`,
   `${minted.runnerId === null ? 'single use' : 'for this runner alone'}, ${minted.expiresAt === null ? 'no expiry' : `until ${minted.expiresAt}`}; it is not shown again`,
 ]

@@ -1,13 +1,11 @@
-// Runs the demonstration of `muster dev --demo` (`npm start`): mints a token, boots a runner with it and says what to
-// try next.
+// Runs the demonstration of `muster dev --demo` (`npm start`): boots a runner and says what to try next.
 
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import { BUNDLE_PEM_PATH } from '../../protocol/paths.ts'
 import { DEFAULT_STATE } from '../operator/command.ts'
 import { bold, dim, type EdgeLog, readObject } from './log.ts'
@@ -19,6 +17,8 @@ import { watch } from './watchdog.ts'
 export interface DemoOptions {
   readonly edge: Edge
   readonly tenant: string
+  /** The runner enrolls with it. */
+  readonly token: string
   readonly persistTo: string
   readonly trust: string
   /** wrangler's. */
@@ -43,22 +43,15 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
   const folder = join(stateFolder(options.persistTo).own, 'demo')
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const runner = bootRunner(options, folder, await mint(options))
+  const runner = bootRunner(options, folder)
   const patience = sleep(READY_WITHIN, undefined, { ref: false, signal: options.ending }).catch(() => {})
   await Promise.race([runner.ready, runner.exited, patience])
   return { screen: screenOf(options, folder, runner.state()), stop: runner.stop }
 }
 
-/** Mints with the same command that the screen shows. */
-async function mint({ tenant, persistTo, trust, environment, ending }: DemoOptions): Promise<string> {
-  const args = ['token', 'mint', '--json', '--tenant', tenant, '--note', 'npm start', '--persist-to', persistTo]
-  if (environment !== undefined) args.push('--env', environment)
-  const { stdout } = await promisify(execFile)(process.execPath, [CLI, ...args, '--trust', trust], { signal: ending })
-  return JSON.parse(stdout).token
-}
 const CLI = join(PROJECT, 'src/cli/main.ts')
 
-function bootRunner({ edge, log }: DemoOptions, folder: string, token: string) {
+function bootRunner({ edge, token, log }: DemoOptions, folder: string) {
   const { tlsUrl, caFile } = edge
   // The variables of another runner in this shell are not passed on.
   const others = Object.entries(process.env).filter(([name]) => !/^(COMPASS_)?RUNNER_/.test(name))
