@@ -12,6 +12,7 @@ import { readTrust } from '../src/cli/operator/trust-file.ts'
 import { systemClock, toEpochSeconds } from '../src/protocol/time.ts'
 import { hashToken, mintToken } from '../src/protocol/tokens.ts'
 import { uuidv7 } from '../src/protocol/uuid.ts'
+import { startEdgeProcess } from '../test/end-to-end/edge.ts'
 import { makeIssuer, makeIssuerKey } from '../test/fakes/issuer.ts'
 import { serveIssuer } from '../test/fakes/issuer-server.ts'
 import { type FakeKey, fakeSts, signEvidence } from '../test/fakes/sts.ts'
@@ -40,8 +41,13 @@ const KEY: FakeKey = {
 }
 
 export interface RunningSite extends Site {
+  readonly tlsUrl: string
+  /** Path of what a client must trust for `tlsUrl`. */
+  readonly caFile: string
   /** Process id of workerd. */
   readonly pid: number
+  /** Process id of what is in front of workerd: this process, or `muster dev`. */
+  readonly edgePid: number
   /** Those of the texts that are the hash of a token. */
   readonly hashesAmong: (texts: readonly string[]) => Promise<string[]>
   /** Records bootstrap tokens by their hashes. */
@@ -52,11 +58,13 @@ export interface RunningSite extends Site {
 export interface SiteOptions {
   /** Another entry file of the Worker. */
   readonly entry?: string
+  /** Runs `muster dev`, so that the CPU of what is in front of workerd can be told from this process'. */
+  readonly isApart?: true
   readonly ending: AbortSignal
 }
 
 /** Its state is in a new folder, which `stop` removes. */
-export async function startSite({ entry, ending }: SiteOptions): Promise<RunningSite> {
+export async function startSite({ entry, isApart, ending }: SiteOptions): Promise<RunningSite> {
   const folder = mkdtempSync(join(tmpdir(), 'muster-bench-'))
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   // Also where an interrupted process ends before all is closed.
@@ -72,26 +80,10 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
     const sts = await serveSts(fakeSts(systemClock, [KEY]))
     closing.push(sts.close)
 
-    const trust = join(folder, 'trust.yaml')
-    writeFileSync(trust, TRUST)
     const persistTo = join(folder, 'state')
-    const edge = await startEdge({
-      port: 0,
-      tlsPort: 0,
-      persistTo,
-      trust: await readTrust(trust),
-      variables: {},
-      origins: new Map([
-        ['issuer.test', new URL(issuerServer.url)],
-        ['sts.us-east-1.amazonaws.com', new URL(sts.url)],
-      ]),
-      rateLimits: false,
-      ending,
-      log: (level, message) => {
-        if (level === 'error') console.error(message)
-      },
-      ...(entry !== undefined && { entry }),
-    })
+    const start = isApart ? startApart : startHere
+    const outbound = { 'issuer.test': issuerServer.url, 'sts.us-east-1.amazonaws.com': sts.url }
+    const edge = await start({ folder, persistTo, outbound, entry, ending })
     closing.push(edge.stop)
     const state = stateFolder(persistTo)
     const claimed = await claimState(state)
@@ -99,8 +91,8 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
     const { query } = claimed.error
 
     return {
-      url: edge.url,
-      pid: Number(readFileSync(workerdPid(state), 'utf8')),
+      ...edge,
+      pid: Number(readFileSync(workerdPid(state, edge.edgePid), 'utf8')),
       stop,
       mint: async (count) => {
         const tokens = Array.from({ length: count }, () => mintToken('bootstrap'))
@@ -123,6 +115,42 @@ export async function startSite({ entry, ending }: SiteOptions): Promise<Running
     await stop()
     throw error
   }
+}
+
+interface Start {
+  readonly folder: string
+  readonly persistTo: string
+  /** Host → URL that answers for it. */
+  readonly outbound: Readonly<Record<string, string>>
+  readonly entry: string | undefined
+  readonly ending: AbortSignal
+}
+
+type Started = Pick<RunningSite, 'url' | 'tlsUrl' | 'caFile' | 'edgePid'> & { readonly stop: () => Promise<unknown> }
+
+async function startHere({ folder, persistTo, outbound, entry, ending }: Start): Promise<Started> {
+  const trust = join(folder, 'trust.yaml')
+  writeFileSync(trust, TRUST)
+  const edge = await startEdge({
+    port: 0,
+    tlsPort: 0,
+    persistTo,
+    trust: await readTrust(trust),
+    variables: {},
+    origins: new Map(Object.entries(outbound).map(([host, url]) => [host, new URL(url)])),
+    rateLimits: false,
+    ending,
+    log: (level, message) => {
+      if (level === 'error') console.error(message)
+    },
+    ...(entry !== undefined && { entry }),
+  })
+  return { ...edge, edgePid: process.pid }
+}
+
+async function startApart({ persistTo, outbound }: Start): Promise<Started> {
+  const { url, tlsUrl, caFile, pid, stop } = await startEdgeProcess({ trust: TRUST, persistTo, outbound })
+  return { url, tlsUrl, caFile, edgePid: pid, stop }
 }
 
 /** D1 takes a parameter of 2 MB at most; a token is 110 octets of it. */

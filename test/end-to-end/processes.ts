@@ -1,5 +1,5 @@
 // Starts processes and edges for tests, and ends them with the test file that started them, however it ends.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
@@ -36,11 +36,16 @@ export function spawnNode(program: string, args: readonly string[], options: Nod
   const node = [process.execPath, program, ...args]
   const [command = '', ...rest] =
     options.limit === undefined ? node : ['/bin/sh', '-c', `${options.limit}; exec "$0" "$@"`, ...node]
-  const child = spawn(command, rest, {
+  return spawnProgram(command, rest, {
     cwd,
     stdio: ['ignore', 'pipe', stderr],
     env: { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), ...env },
   })
+}
+
+/** Starts a program that does not outlive this process, however that ends. */
+export function spawnProgram(command: string, args: readonly string[], options: SpawnOptions): ChildProcess {
+  const child = spawn(command, args, options)
   const isOver = closeInTheEnd(() => child.kill('SIGKILL'))
   const dog = watch(child.pid)
   child.on('exit', () => {

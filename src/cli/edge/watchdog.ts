@@ -30,7 +30,7 @@ const WORKERD_PATH = 'MINIFLARE_WORKERD_PATH'
  * The file in which `workerd.sh` writes the pid of workerd. Each `muster` process has its own: the watchdog of a killed
  * one may read it only when the next one has started.
  */
-export const workerdPid = (state: StateFolder): string => join(state.own, `workerd-${process.pid}.pid`)
+export const workerdPid = (state: StateFolder, muster = process.pid): string => join(state.own, `workerd-${muster}.pid`)
 
 /**
  * Starts the watchdog of the process that the file names: a shell that waits on a pipe of ours, which ends when we
