@@ -2,7 +2,7 @@
 
 import { execFile, execFileSync } from 'node:child_process'
 import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, renameSync, statSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { PROJECT } from '../../test/end-to-end/processes.ts'
 import { buildModule, type Module } from './modules.ts'
@@ -24,7 +24,7 @@ export async function findProgram(
 ): Promise<Found> {
   const onPath = (process.env.PATH ?? '')
     .split(delimiter)
-    .map((folder) => join(folder, program))
+    .map((folder) => resolve(folder, program))
     .find(isProgram)
   if (onPath !== undefined) return { path: onPath, from: 'PATH' }
   const folder = process.env.MUSTER_PEERS
@@ -60,7 +60,7 @@ function isProgram(path: string): boolean {
 
 /** A compressed one is unpacked into the cache, once. */
 function fromFolder(folder: string, program: string): string | null {
-  const plain = join(folder, program)
+  const plain = resolve(folder, program)
   if (isProgram(plain)) return plain
   const packed = `${plain}.xz`
   if (!existsSync(packed)) return null

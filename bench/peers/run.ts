@@ -28,22 +28,38 @@ Their programs (${PEERS.map(({ program }) => program).join(', ')}) are taken fro
 /** The runners of a renewal are a multiple of it, so that the renewals of one are in order. */
 const CONNECTIONS = 8
 
-const { values: options, positionals: named } = parseArgs({
-  allowPositionals: true,
-  options: {
-    help: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    requests: { type: 'string', default: '400' },
-    runs: { type: 'string', default: '3' },
-  },
-})
+const { options, named } = readArguments()
 const [requests, runs] = [Number(options.requests), Number(options.runs)]
 const unknown = named.filter((name) => !PEERS.some((peer) => peer.name === name))
-const isWrong = unknown.length > 0 || !isCount(requests, 100_000) || !isCount(runs, 100)
-if (options.help || isWrong) {
-  if (unknown.length > 0) console.error(`no such peer: ${unknown.join(', ')}`)
-  console.error(USAGE)
-  process.exit(isWrong ? 2 : 0)
+if (options.help) {
+  console.log(USAGE)
+  process.exit()
+}
+if (unknown.length > 0) refuse(`there is no peer ${unknown.join(', ')}`)
+if (!isCount(requests, 100_000)) refuse('--requests takes a whole number from 1 to 100000')
+if (!isCount(runs, 100)) refuse('--runs takes a whole number from 1 to 100')
+if (process.platform !== 'linux') refuse('CPU and memory are read from /proc, which only Linux has')
+
+function readArguments() {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        help: { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+        requests: { type: 'string', default: '400' },
+        runs: { type: 'string', default: '3' },
+      },
+    })
+    return { options: values, named: positionals }
+  } catch (error) {
+    refuse(messageOf(error))
+  }
+}
+
+function refuse(why: string): never {
+  console.error(`bench:peers: ${why}\n${USAGE}`)
+  process.exit(2)
 }
 
 function isCount(number: number, most: number): boolean {

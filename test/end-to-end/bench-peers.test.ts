@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type Http2Server } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import * as x509 from '@peculiar/x509'
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findProgram } from '../../bench/peers/find.ts'
@@ -55,11 +55,11 @@ describe('the program of a peer', () => {
   afterEach(() => vi.unstubAllEnvs())
   const NAME = 'muster-test-peer'
 
-  test('is taken from the folder MUSTER_PEERS', async () => {
+  test('is taken from the folder MUSTER_PEERS, also where that is relative', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'muster-peers-test-'))
     onTestFinished(() => rmSync(folder, { recursive: true }))
     writeFileSync(join(folder, NAME), '#!/bin/sh\n', { mode: 0o755 })
-    vi.stubEnv('MUSTER_PEERS', folder)
+    vi.stubEnv('MUSTER_PEERS', relative(process.cwd(), folder))
     const found = await findProgram(NAME, null, () => {}, never)
     expect(found).toEqual({ path: join(folder, NAME), from: 'MUSTER_PEERS' })
   })
