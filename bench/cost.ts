@@ -1,54 +1,41 @@
-// What requests cost on Workers Paid at list prices, beyond what the plan includes. Pure: operations in, dollars out.
+// What requests cost on Workers Paid at list prices, beyond what the plan includes. Pure: counted operations in, dollars
+// out. Logs are left out: what they cost depends on where they are sent.
 
-/** What requests of one kind use, on average for one of them. */
-export interface Operations {
+import type { Counts } from '../test/worker/call-counts.ts'
+
+/** Dollars for a million, as of November 2026. Rows of D1 and of objects cost the same; so does an alarm that is set. */
+const PRICES = {
+  request: 0.3,
+  cpuMillisecond: 0.02,
+  objectCall: 0.15,
+  objectGigabyteSecond: 12.5,
+  rowRead: 0.001,
+  rowWritten: 1,
+  kvRead: 0.5,
+}
+
+/** An object has 128 MB, and hibernates when it has nothing to do: a call keeps it for some milliseconds. */
+const OBJECT_CALL = { gigabytes: 0.128, seconds: 0.005 }
+
+/** Dollars for a million requests of one kind, by what they are for. */
+export interface Dollars {
   readonly requests: number
-  /** CPU of the Worker, in milliseconds. */
-  readonly cpuMs: number
-  /** Calls and alarms of Durable Objects. */
-  readonly objectRequests: number
-  /** How long objects are in memory for it, in seconds; one that hibernates is not. */
-  readonly objectSeconds: number
-  /** Rows of objects' storage and of D1: both cost the same. An index is a row, and so is an alarm that is set. */
-  readonly rowsRead: number
-  readonly rowsWritten: number
-  readonly kvReads: number
-  readonly kvWrites: number
-  /** Events in Workers Logs. */
-  readonly logged: number
+  readonly cpu: number
+  readonly objects: number
+  readonly rows: number
+  readonly kv: number
+  readonly total: number
 }
 
-/** Dollars for a million; of `objectSeconds` at 128 MB, 12.50 for a million gigabyte-seconds. As of November 2026. */
-const PRICES: Readonly<Record<keyof Operations, number>> = {
-  requests: 0.3,
-  cpuMs: 0.02,
-  objectRequests: 0.15,
-  objectSeconds: 12.5 * 0.128,
-  rowsRead: 0.001,
-  rowsWritten: 1,
-  kvReads: 0.5,
-  kvWrites: 5,
-  logged: 0.6,
+/** `counts`: of one request; `cpuMs`: CPU of the Worker for it, in milliseconds. */
+export function dollarsPerMillion({ d1, object, kv: { calls } }: Counts, cpuMs: number): Dollars {
+  const requests = PRICES.request
+  const cpu = PRICES.cpuMillisecond * cpuMs
+  const inMemory = OBJECT_CALL.gigabytes * OBJECT_CALL.seconds * PRICES.objectGigabyteSecond
+  const objects = object.calls * (PRICES.objectCall + inMemory)
+  const read = d1.rowsRead + object.rowsRead
+  const written = d1.rowsWritten + object.rowsWritten
+  const rows = read * PRICES.rowRead + written * PRICES.rowWritten
+  const kv = calls * PRICES.kvRead
+  return { requests, cpu, objects, rows, kv, total: requests + cpu + objects + rows + kv }
 }
-
-/** Dollars for a million requests, by what they are for. */
-export const dollarsPerMillion = (operations: Operations): Record<keyof Operations, number> => {
-  const dollars = { ...PRICES }
-  for (const name of NAMES) dollars[name] = PRICES[name] * operations[name]
-  return dollars
-}
-
-export const totalOf = (dollars: Readonly<Record<keyof Operations, number>>): number =>
-  NAMES.reduce((total, name) => total + dollars[name], 0)
-
-const NAMES = [
-  'requests',
-  'cpuMs',
-  'objectRequests',
-  'objectSeconds',
-  'rowsRead',
-  'rowsWritten',
-  'kvReads',
-  'kvWrites',
-  'logged',
-] as const satisfies readonly (keyof Operations)[]

@@ -3,6 +3,7 @@
 import { cpus } from 'node:os'
 import { table } from '../src/cli/operator/table.ts'
 import type { Counts } from '../test/worker/call-counts.ts'
+import { type Dollars, dollarsPerMillion } from './cost.ts'
 import type { Run } from './measure.ts'
 import { type Spread, spreadOf } from './spread.ts'
 
@@ -27,6 +28,8 @@ export interface KindReport extends Counts {
   readonly requestsPerSecond: Spread
   readonly p50Ms: Spread
   readonly p99Ms: Spread
+  /** For a million, on Workers Paid. Its CPU is taken for the CPU here. */
+  readonly dollars: Dollars
 }
 
 export function kindReport({ ours, floor, d1, nothing }: KindRuns, counts: Counts): KindReport {
@@ -50,6 +53,7 @@ export function kindReport({ ours, floor, d1, nothing }: KindRuns, counts: Count
       ours.map((run) => run.p99),
       1,
     ),
+    dollars: dollarsPerMillion(counts, spreadOf(cpu).median / 1000),
     ...counts,
   }
 }
@@ -61,7 +65,19 @@ export const machine = () => ({
   node: process.version,
 })
 
-const HEADINGS = ['KIND', 'CPU µs', 'FLOOR µs', 'RATIO', 'OF IT D1', 'REQ/S', 'p50 ms', 'p99 ms', 'WAITS FOR', 'ROWS']
+const HEADINGS = [
+  'KIND',
+  'CPU µs',
+  'FLOOR µs',
+  'RATIO',
+  'OF IT D1',
+  'REQ/S',
+  'p50 ms',
+  'p99 ms',
+  'WAITS FOR',
+  'ROWS',
+  '$/M',
+]
 
 export const kindTable = (kinds: Readonly<Record<string, KindReport>>): string =>
   table(
@@ -77,6 +93,7 @@ export const kindTable = (kinds: Readonly<Record<string, KindReport>>): string =
       text(kind.p99Ms),
       waits(kind),
       `${kind.d1.rowsWritten} + ${kind.object.rowsWritten}`,
+      kind.dollars.total.toFixed(2),
     ]),
   )
 
@@ -96,4 +113,5 @@ const waits = ({ d1, object, kv }: Counts): string => {
 export const LEGEND = `
 Each figure is min/median/max of the runs; another run, another machine, other neighbours give others. CPU is workerd's
 alone, user and system, for a request, with what it does after the answer. RATIO is the floor's CPU / ours in the same run.
-OF IT D1: the calls to D1 with Miniflare's emulation of it. ROWS: written in D1 + by the object, for one request.`
+OF IT D1: the calls to D1 with Miniflare's emulation of it. ROWS: written in D1 + by the object, for one request.
+$/M: dollars for a million at list prices, logs left out.`

@@ -1,9 +1,11 @@
 // Tests that the documents name what the code has and no more: docs/protocol.md its paths, refusal codes, close codes and
-// modes; docs/trust-file.md the fields of the top level with their defaults. Examples of two pages fit together.
+// modes; docs/trust-file.md the fields of the top level with their defaults; docs/operations.md what requests cost. Examples
+// of two pages fit together.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { dollarsPerMillion } from '../../bench/cost.ts'
 import { CONFIGURABLE_MODES } from '../../src/protocol/modes.ts'
 import * as paths from '../../src/protocol/paths.ts'
 import { isReason, REASONS, type Reason } from '../../src/protocol/reasons.ts'
@@ -95,4 +97,36 @@ test('the DaemonSet of the runner page projects a token that the cluster entry o
   expect({ namespace: metadata.namespace, serviceAccount: pod.serviceAccountName }).toEqual(cluster?.workload)
   expect(cluster?.audiences).toContain(token.audience)
   expect(token.expirationSeconds).toBeLessThanOrEqual(cluster?.maxTokenLifetime ?? 0)
+})
+
+describe('the costs', () => {
+  const asked = { waited: 0, calls: 0, statements: 0, rowsRead: 0, rowsWritten: 0, loaded: 0 }
+  const none = { d1: asked, object: asked, kv: asked }
+  const oneCall = { ...asked, calls: 1, rowsRead: 1 }
+  /** Operations as the bench counts them, and milliseconds of CPU. */
+  const KINDS: Readonly<Record<string, readonly [Parameters<typeof dollarsPerMillion>[0], number]>> = {
+    renewals: [{ ...none, object: { ...oneCall, rowsWritten: 1 } }, 2],
+    enrollments: [{ ...none, d1: { ...asked, rowsRead: 18, rowsWritten: 5 } }, 4],
+    'enrollments with an AWS identity': [{ ...none, d1: { ...asked, rowsRead: 18, rowsWritten: 4 } }, 4],
+    'first renewals': [
+      { ...none, d1: { ...asked, rowsRead: 5, rowsWritten: 2 }, object: { ...oneCall, rowsWritten: 2 } },
+      4,
+    ],
+  }
+  const rows = tableOf(documentOf('operations.md'), 'a million')
+
+  test('are those of the counted operations at list prices', () => {
+    const written = rows.map(([, what = '', ...cells]) => [what.split(':')[0], ...cells.slice(0, 5).map(Number)])
+    const computed = Object.entries(KINDS).map(([kind, [counts, cpuMs]]) => {
+      const { requests, cpu, objects, rows: ofRows, total } = dollarsPerMillion(counts, cpuMs)
+      return [kind, ...[requests, cpu, objects, ofRows, total].map((dollars) => Number(dollars.toFixed(2)))]
+    })
+    expect(written).toEqual(computed)
+  })
+
+  test('are at most 1.60 dollars for a million renewals and 8 for a million enrollments', () => {
+    const total = (kind: string) => Number(rows.find(([, what = '']) => what.startsWith(`${kind}:`))?.[6])
+    expect(total('renewals')).toBeLessThanOrEqual(1.6)
+    expect(total('enrollments')).toBeLessThanOrEqual(8)
+  })
 })
