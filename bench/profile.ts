@@ -16,7 +16,10 @@ import { type Frame, phaseOf, readSamples } from './stacks.ts'
 const run = promisify(execFile)
 
 /** What V8 needs so that perf can name its functions; Miniflare passes it on. */
-const PROFILED = { MINIFLARE_WORKERD_V8_FLAGS: '--perf-basic-prof --interpreted-frames-native-stack' }
+const PROFILED = {
+  MINIFLARE_WORKERD_V8_FLAGS:
+    '--perf-basic-prof --interpreted-frames-native-stack --no-logfile-per-isolate --logfile=/dev/null',
+}
 
 /** Shares of the samples, largest first. */
 export interface Profile {
