@@ -2,6 +2,8 @@
 // Enrollments follow each other on a real local edge, so no call to D1 waits for another.
 
 import { parseArgs } from 'node:util'
+import { stopSignal } from '../src/cli/edge/stop-signal.ts'
+import { messageOf } from '../src/node/errors.ts'
 import { enrollByAws, enrollByKubernetes, enrollByToken } from './kinds/enrollments.ts'
 import type { Kind } from './kinds/kind.ts'
 import { send } from './load.ts'
@@ -26,10 +28,10 @@ if (!Number.isSafeInteger(count) || count < 1) {
   process.exit(1)
 }
 
-const ending = new AbortController()
-process.once('SIGINT', () => ending.abort())
+const ending = stopSignal()
 const entry = new URL('worker/timed-d1.ts', import.meta.url).pathname
-const site = await startSite({ entry, ending: ending.signal })
+const site = await startSite({ entry, ending })
+ending.addEventListener('abort', () => void site.stop())
 try {
   const kinds = []
   for (const kind of [enrollByToken, enrollByKubernetes, enrollByAws]) kinds.push(await busyFor(site, kind))
@@ -43,6 +45,9 @@ try {
       )
     }
   }
+} catch (error) {
+  process.exitCode = ending.aborted ? 130 : 1
+  console.error(`bench:d1: ${ending.aborted ? 'interrupted' : messageOf(error)}`)
 } finally {
   await site.stop()
 }
