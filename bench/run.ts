@@ -14,7 +14,7 @@ const USAGE = `npm run bench -- [options] [kind…]
   --json           one object in one line, the last one
   --full           more requests, all kinds, and 10,000 runners in turn whose objects are not in memory
   --profile        no figures, but in what phases and files workerd's time goes (default kind: enroll); needs perf
-  --connections N  requests at a time (8)
+  --connections N  requests at a time: 1, 2, 4, 8, 16 or 32 (8)
   --runs N         runs that count (5)
 kinds: ${makeKinds()
   .map(({ name }) => name)
@@ -33,7 +33,7 @@ const { values: options, positionals: named } = parseArgs({
 })
 const [connections, runs] = [Number(options.connections), Number(options.runs)]
 const unknown = named.filter((name) => !makeKinds().some((kind) => kind.name === name))
-const isWrong = unknown.length > 0 || !isCount(connections) || !isCount(runs)
+const isWrong = unknown.length > 0 || ![1, 2, 4, 8, 16, 32].includes(connections) || !isCount(runs)
 if (options.help || isWrong) {
   if (unknown.length > 0) console.error(`no such kind: ${unknown.join(', ')}`)
   console.error(USAGE)

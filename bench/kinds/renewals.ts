@@ -15,7 +15,7 @@ interface Runner {
 }
 
 const GRANTED = { connections: 8, status: 200 }
-/** A multiple of any number of connections that is used, so that the renewals of one runner are in order. */
+/** A multiple of the number of connections, as are the requests of a run, so that the renewals of one runner are in order. */
 const IN_TURN = 64
 
 /** What an enrollment costs once more where its runner comes back at all: its object begins. */
@@ -36,7 +36,7 @@ export function warmRenewals(): Kind {
   return {
     name: 'renew',
     status: 200,
-    requests: { quick: 128, full: 2048 },
+    requests: { quick: 96, full: 2048 },
     objects: IN_TURN,
     begin: async (site, total) => {
       runners = await begunRunners(site, Math.min(total, IN_TURN))
