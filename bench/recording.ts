@@ -74,9 +74,23 @@ function stepWithDiffering(first: Step, second: Step): Step | undefined {
   return statements && { do: 'd1', statements }
 }
 
-/** JSON stays as it is: a statement may read it. Numbers do, since they are times. */
-const valueWithDiffering = (first: Value | undefined, second: Value): Value =>
+/** Numbers stay as they are, since they are times, and so does JSON other than a list of rows: a statement may read it. */
+function valueWithDiffering(first: Value | undefined, second: Value): Value {
+  if (typeof second !== 'string' || typeof first !== 'string' || second === first) return second
+  const [rows, before] = [rowsOf(second), rowsOf(first)]
+  if (rows === null) return /^[[{]/.test(second) ? second : { each: second }
+  return { rows: rows.map((row, i) => row.map((cell, j) => cellWithDiffering(before?.[i]?.[j], cell))) }
+}
+
+type Row = readonly (string | number | null)[]
+
+const cellWithDiffering = (first: Row[number] | undefined, second: Row[number]) =>
   typeof second !== 'string' || second === first || /^[[{]/.test(second) ? second : { each: second }
+
+/** The rows of a list in JSON; null for another text. */
+function rowsOf(text: string): readonly Row[] | null {
+  return text.startsWith('[[') ? JSON.parse(text) : null
+}
 
 /** Undefined where the two are not of one length, or are unlike by `join`. */
 function pairwise<T, U>(
@@ -95,4 +109,4 @@ function pairwise<T, U>(
 const differingTexts = ({ before, after }: Replay): string[] =>
   [...before, ...after]
     .flatMap((step) => (step.do === 'd1' ? step.statements.flatMap(({ values }) => values) : []))
-    .flatMap((value) => (value instanceof Object ? [value.each] : []))
+    .flatMap((value) => (value instanceof Object && 'each' in value ? [value.each] : []))

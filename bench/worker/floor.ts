@@ -2,7 +2,7 @@
 
 import { DurableObject } from 'cloudflare:workers'
 import { Cryptography } from './cryptography.ts'
-import { differing, type Replay, type Step } from './replay.ts'
+import { boundValue, type Replay, type Step, type Value } from './replay.ts'
 
 interface FloorEnv {
   readonly DB: D1Database
@@ -87,28 +87,41 @@ async function run(step: Step, { env, number, object }: One): Promise<unknown> {
 }
 
 const prepared = (db: D1Database, step: Extract<Step, { do: 'd1' }>, number: number): D1PreparedStatement[] =>
-  step.statements.map(({ sql, values }) =>
-    db.prepare(sql).bind(...values.map((value) => (value instanceof Object ? differing(value.each, number) : value))),
-  )
+  step.statements.map(({ sql, values }) => db.prepare(sql).bind(...values.map((value) => boundValue(value, number))))
 
 const runAll = (db: D1Database, statements: D1PreparedStatement[]): Promise<unknown> =>
   statements.length === 1 ? (statements[0]?.all() ?? Promise.resolve()) : db.batch(statements)
 
-const waiting: D1PreparedStatement[] = []
+const PAUSE = 100
+/** By their SQL, lists of rows in JSON. */
+const waiting = new Map<string, string[]>()
 let isWriting = false
 
-/** As the Worker's journal does: statements of requests that end while a write is under way go together in the next. */
+/** As the Worker's journal does: the rows of requests that end within a tenth of a second go together in one call. */
 function afterwards(steps: readonly Step[], one: One, context: ExecutionContext): void {
   const { env, number } = one
   for (const step of steps) {
-    if (step.do === 'd1') waiting.push(...prepared(env.DB, step, number))
-    else context.waitUntil(run(step, one))
+    const rows = step.do === 'd1' ? step.statements.map(({ sql, values: [value = null] }) => [sql, value] as const) : []
+    if (rows.length === 0 || !rows.every(([, value]) => isRows(value))) context.waitUntil(run(step, one))
+    else
+      for (const [sql, value] of rows)
+        waiting.set(sql, [...(waiting.get(sql) ?? []), String(boundValue(value, number))])
   }
-  if (!isWriting) context.waitUntil(writeAll(env.DB))
+  if (!isWriting && waiting.size > 0) context.waitUntil(writeAll(env.DB))
 }
 
 async function writeAll(db: D1Database): Promise<void> {
   isWriting = true
-  while (waiting.length > 0) await runAll(db, waiting.splice(0, 100))
+  while (waiting.size > 0) {
+    const statements = [...waiting].map(([sql, lists]) => db.prepare(sql).bind(joined(lists)))
+    waiting.clear()
+    await runAll(db, statements)
+    if (waiting.size > 0) await new Promise((resolve) => setTimeout(resolve, PAUSE))
+  }
   isWriting = false
 }
+
+const isRows = (value: Value): boolean => value instanceof Object && 'rows' in value
+
+/** Lists in JSON as one. */
+const joined = (lists: readonly string[]): string => `[${lists.map((list) => list.slice(1, -1)).join(',')}]`

@@ -1,8 +1,11 @@
 // What the floor Worker does for one request of a kind: the calls that the real one was seen to make. Types, and how the
 // values differ from one request to the next.
 
-/** A bound value. One that must be another in each request is kept as the text that it was first. */
-export type Value = string | number | null | { readonly each: string }
+/** One that must be another in each request is kept as the text that it was first. */
+type Cell = string | number | null | { readonly each: string }
+
+/** A bound value; `rows` is bound as JSON. */
+export type Value = Cell | { readonly rows: readonly (readonly Cell[])[] }
 
 export type Algorithm = 'ECDSA' | 'HMAC' | 'RSASSA-PKCS1-v1_5'
 
@@ -31,6 +34,13 @@ export interface Replay {
   readonly status: number
   /** Characters of the answer. */
   readonly answer: number
+}
+
+/** The value to bind for the request of this number. */
+export function boundValue(value: Value, number: number): string | number | null {
+  if (!(value instanceof Object)) return value
+  if ('each' in value) return differing(value.each, number)
+  return JSON.stringify(value.rows.map((row) => row.map((cell) => boundValue(cell, number))))
 }
 
 /** The same length, the same beginning, and a number of its own at the end. */
