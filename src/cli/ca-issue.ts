@@ -6,6 +6,7 @@ import { quote } from '../protocol/characters.ts'
 import type { Leaf } from '../protocol/leaf.ts'
 import { PROVISIONED_LIFETIME_MAX } from '../protocol/limits.ts'
 import { PROVISIONED_FILES } from '../protocol/paths.ts'
+import { encodePem } from '../protocol/pem.ts'
 import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
@@ -66,10 +67,10 @@ export async function issue(options: IssueOptions): Promise<void> {
 
   const { issueCertificate } = await import('../worker/ca/issue.ts')
   const { chainPem, trustBundlePem } = await import('../worker/ca/bundle.ts')
-  const { pem } = await issueCertificate(authority, { ...leaf, spki })
+  const { der } = await issueCertificate(authority, { ...leaf, spki })
   writeNew(out, [
     [PROVISIONED_FILES.key, key, 0o600],
-    [PROVISIONED_FILES.certificate, pem + chainPem(authority), 0o644],
+    [PROVISIONED_FILES.certificate, encodePem('CERTIFICATE', der) + chainPem(authority), 0o644],
     [PROVISIONED_FILES.ca, trustBundlePem(authority), 0o644],
   ])
   const issued = {

@@ -136,7 +136,7 @@ function findBlocks(text: string, limit: number, surroundings: SurroundingText):
   for (const [i, withEnd] of text.split('\n').entries()) {
     const whole = withEnd.endsWith('\r') ? withEnd.slice(0, -1) : withEnd
     const line = surroundings === 'skipped' ? whole.trim() : whole
-    const label = labelOf(line, 'BEGIN')
+    const label = line.startsWith(BOUNDARY) ? labelOf(line, 'BEGIN') : null
     if (label !== null) {
       if (open !== null) found.push(unended(open))
       if (found.length === limit) return err(tooMany(limit))

@@ -8,6 +8,7 @@ import { createCa } from '../../src/cli/ca/create.ts'
 import { closeServer, listen } from '../../src/node/server.ts'
 import type { EnrollAnswer } from '../../src/protocol/enroll.ts'
 import type { ProvenMode } from '../../src/protocol/modes.ts'
+import { encodePem } from '../../src/protocol/pem.ts'
 import type { RefusalCode } from '../../src/protocol/refusals.ts'
 import { epochMilliseconds, epochSeconds, rfc3339, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
@@ -125,14 +126,14 @@ export class FakeControlPlane {
     if (body.attestation.mode !== 'mtls-renewal') this.enrollmentId = uuidv7(epochMilliseconds(clock()))
     const spiffeId = `spiffe://${trustDomain}/tenant/${tenant}/runner`
     const [notBefore, notAfter] = [epochSeconds(now - 60), epochSeconds(now + lifetime)]
-    const { pem } = await issueCertificate(this.#authority, {
+    const { der } = await issueCertificate(this.#authority, {
       ...{ serial: newSerial(), enrollmentId: this.enrollmentId, tenant, spiffeId, mode, source: '' },
       ...{ spki: csr.value.spki, publicKeyHash: csr.value.publicKeyHash },
       ...{ notBefore, notAfter, issuer: this.#authority.issuerKeyId },
     })
     return {
       version: 1,
-      certificate: pem,
+      certificate: encodePem('CERTIFICATE', der),
       chain: chainPem(this.#authority),
       trustBundle: trustBundlePem(this.#authority),
       ...{ spiffeId, tenant, runnerId, enrollmentId: this.enrollmentId },

@@ -32,8 +32,14 @@ export const chainPem = ({ intermediates }: Authority): string => pemOf(intermed
 
 export const trustBundlePem = ({ roots }: Authority): string => pemOf(roots)
 
-const pemOf = (certificates: readonly Certificate[]): string =>
-  certificates.map(({ der }) => encodePem('CERTIFICATE', der)).join('')
+/** Of the lists of an authority: every answer holds the same two. */
+const made = new WeakMap<readonly Certificate[], string>()
+
+function pemOf(certificates: readonly Certificate[]): string {
+  const pem = made.get(certificates) ?? certificates.map(({ der }) => encodePem('CERTIFICATE', der)).join('')
+  made.set(certificates, pem)
+  return pem
+}
 
 export const spiffeBundle = ({ roots }: Authority, sequence: number): SpiffeBundle => ({
   keys: roots.map((root) => ({ use: 'x509-svid', ...publicJwk(root), x5c: [encodeBase64(root.der)] })),

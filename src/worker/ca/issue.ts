@@ -2,7 +2,6 @@
 
 import type { Bytes } from '../../protocol/bytes.ts'
 import { bitString, objectIdentifier, sequence, unsignedInteger } from '../../protocol/der-writer.ts'
-import { encodePem } from '../../protocol/pem.ts'
 import type { Authority } from './authority.ts'
 import { inspectIssued } from './inspect.ts'
 import { SIGNING } from './keys.ts'
@@ -12,10 +11,15 @@ import { buildToBeSigned } from './to-be-signed.ts'
 
 export interface Issued {
   readonly der: Bytes
-  readonly pem: string
   /** r ‖ s. */
   readonly signature: Bytes
 }
+
+/** DER of the AlgorithmIdentifier of each curve's signatures, without parameters (RFC 5758 §3.2). */
+const ALGORITHMS = {
+  'P-256': sequence(objectIdentifier(SIGNING['P-256'].oid)),
+  'P-384': sequence(objectIdentifier(SIGNING['P-384'].oid)),
+} as const
 
 /**
  * Signs the certificate of a grant that is already on record. Throws where the grant breaks the profile or the
@@ -27,21 +31,21 @@ export async function issueCertificate(authority: Authority, grant: Grant, kept:
   const point = p256PointOf(grant.spki)
   if (!isGrant(grant) || serial === null || point === null) throw new Error('the grant breaks the profile')
   const { curve, key } = authority.signer
-  const { hash, oid } = SIGNING[curve]
-  // RFC 5758 §3.2: without parameters.
-  const algorithm = sequence(objectIdentifier(oid))
+  const algorithm = ALGORITHMS[curve]
   const keyIdentifier = await keyIdentifierOf(point)
   const tbs = buildToBeSigned(authority.issuing, algorithm, grant, { serial, keyIdentifier })
 
-  const certificateWith = (signature: Bytes) => {
-    const der = sequence(tbs, algorithm, bitString(signatureToDer(signature)))
-    return { der, pem: encodePem('CERTIFICATE', der), signature }
-  }
+  const certificateWith = (signature: Bytes) => ({
+    der: sequence(tbs, algorithm, bitString(signatureToDer(signature))),
+    signature,
+  })
   if (kept !== null) {
     const again = certificateWith(kept)
     if ((await inspectIssued(authority, grant, again.der)) === null) return again
   }
-  const issued = certificateWith(new Uint8Array(await crypto.subtle.sign({ name: 'ECDSA', hash }, key, tbs)))
+  const issued = certificateWith(
+    new Uint8Array(await crypto.subtle.sign({ name: 'ECDSA', hash: SIGNING[curve].hash }, key, tbs)),
+  )
   const difference = await inspectIssued(authority, grant, issued.der)
   if (difference !== null) throw new Error(`the certificate differs from its grant: ${difference}`)
   return issued

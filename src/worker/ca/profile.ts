@@ -30,7 +30,8 @@ export function newSerial(): string {
 /** The octets of a serial in the form of `newSerial`, or null. */
 export function serialBytes(serial: string): Bytes | null {
   if (serial.length !== SERIAL_BYTES * 2 || !everyCharacter(serial, isHexDigit)) return null
-  const bytes = Uint8Array.from({ length: SERIAL_BYTES }, (_, i) => Number.parseInt(serial.slice(i * 2, i * 2 + 2), 16))
+  const bytes = new Uint8Array(SERIAL_BYTES)
+  for (let i = 0; i < SERIAL_BYTES; i++) bytes[i] = Number.parseInt(serial.slice(i * 2, i * 2 + 2), 16)
   const [first = 0] = bytes
   return first >= 0x40 && first <= 0x7f ? bytes : null
 }

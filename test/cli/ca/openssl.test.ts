@@ -18,6 +18,7 @@ import {
 import { afterAll, describe, expect, test } from 'vitest'
 import { createCa, createRunnerKey, createServerCertificate } from '../../../src/cli/ca/create.ts'
 import { sha256Hex } from '../../../src/protocol/bytes.ts'
+import { encodePem } from '../../../src/protocol/pem.ts'
 import {
   epochSeconds,
   type Seconds,
@@ -59,7 +60,7 @@ async function issue(authority: Authority, at = now(), lifetime: Seconds = secon
   const validity = validityOf(authority, at, lifetime)
   if (!validity.ok) throw new Error(validity.error.detail)
   const { spki } = await createRunnerKey()
-  const { pem } = await issueCertificate(authority, {
+  const { der } = await issueCertificate(authority, {
     serial: newSerial(),
     enrollmentId: uuidv7(toEpochMilliseconds(at)),
     spki,
@@ -71,7 +72,7 @@ async function issue(authority: Authority, at = now(), lifetime: Seconds = secon
     spiffeId: 'spiffe://rootpilot/tenant/acme/runner',
     ...validity.value,
   })
-  return pem
+  return encodePem('CERTIFICATE', der)
 }
 
 /** Verifies a leaf with nothing but what a runner is given. */
