@@ -1,4 +1,4 @@
-// Measures the CPU time of one process, all threads, user and system.
+// Reads from /proc what processes use: CPU time, all threads, user and system; resident memory; and which are below which.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -58,6 +58,14 @@ export function residentMemory(pid: number): number {
   const [, kibibytes] = /^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
   return Math.round(Number(kibibytes) / 1024)
 }
+
+/** The process and all below it that are there now, from the top. */
+export const treeOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(treeOf)]
+
+const childrenOf = (pid: number): number[] =>
+  readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+    readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+  )
 
 /** Nanoseconds that all processes of the machine have used together. */
 export function cpuOfMachine(): number {

@@ -1,9 +1,10 @@
-// Opens many tunnels on one local edge and takes all of them through a round of renewals: `npx node bench/tunnels.ts [N]`.
-// Says how long each step took, whether a tunnel was lost, and what memory workerd had.
+// Opens many tunnels on one local edge and takes all of them through a round of renewals:
+// `npm run bench:tunnels [-- N]`. Says how long each step took, whether a tunnel was lost, and what memory workerd had.
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { type EdgeProcess, startEdgeProcess } from '../test/end-to-end/edge.ts'
 import { type FleetClient, fleetClient, type Identity, type Tunnel } from '../test/end-to-end/fleet-client.ts'
+import { residentMemory, treeOf } from './cpu.ts'
 
 const AT_ONCE = 16
 
@@ -72,17 +73,8 @@ async function timed<T>(what: string, work: () => Promise<T>): Promise<T> {
 
 /** Resident memory of every workerd under the edge, in MiB. */
 function memoryOf({ pid }: EdgeProcess): number {
-  const status = (of: string) => {
-    try {
-      return readFileSync(`/proc/${of}/status`, 'utf8')
-    } catch {
-      return ''
-    }
-  }
-  const field = (text: string, name: string) => text.match(new RegExp(`^${name}:\\s*(\\S+)`, 'm'))?.[1] ?? ''
-  const all = readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [{ pid: name, text: status(name) }] : []))
-  const under = new Set([String(pid)])
-  for (const { pid, text } of all) if (under.has(field(text, 'PPid'))) under.add(pid)
-  const workerds = all.filter((one) => under.has(one.pid) && field(one.text, 'Name').startsWith('workerd'))
-  return Math.round(workerds.reduce((sum, { text }) => sum + Number(field(text, 'VmRSS')), 0) / 1024)
+  const isWorkerd = (one: number): boolean => readFileSync(`/proc/${one}/comm`, 'utf8').startsWith('workerd')
+  return treeOf(pid)
+    .filter(isWorkerd)
+    .reduce((sum, one) => sum + residentMemory(one), 0)
 }

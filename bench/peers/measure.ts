@@ -1,8 +1,7 @@
 // Measures one run of one way: CPU of the server for each certificate, latencies, memory, and what else ran meanwhile.
 
-import { readdirSync, readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { cpuOf, cpuOfMachine, residentMemory, untilIdle } from '../cpu.ts'
+import { cpuOf, cpuOfMachine, residentMemory, treeOf, untilIdle } from '../cpu.ts'
 import { quantile } from '../spread.ts'
 import { checkIssued } from './pki.ts'
 import type { Issued, Way, Work } from './product.ts'
@@ -28,9 +27,9 @@ export async function measure(
   connections: number,
   ending: AbortSignal,
 ): Promise<Run> {
-  const servers = withChildren(way.servers)
+  const servers = way.servers.flatMap(treeOf)
   await allIdle(servers)
-  const all = withChildren([process.pid])
+  const all = treeOf(process.pid)
   const before = look(servers, all)
   const { latencies, issued, wall } = await drive(works, connections, ending)
   await allIdle(servers)
@@ -81,12 +80,3 @@ function look(servers: readonly number[], all: readonly number[]) {
     at: performance.now(),
   }
 }
-
-/** The processes and all below them that are there now. */
-const withChildren = (pids: readonly number[]): number[] =>
-  pids.flatMap((pid) => [pid, ...withChildren(childrenOf(pid))])
-
-const childrenOf = (pid: number): number[] =>
-  readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
-    readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
-  )
