@@ -2,11 +2,12 @@
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { freePort } from '../../test/end-to-end/processes.ts'
 import { make } from '../kinds/enrollments.ts'
 import { fresh, post } from './http.ts'
 import { makeAuthority, makeKeyAndCsr } from './pki.ts'
 import type { Place, Product } from './product.ts'
-import { freePort, startProgram } from './program.ts'
+import { startProgram } from './program.ts'
 
 const CONFIG = {
   signing: { default: { expiry: '15m', usages: ['digital signature', 'client auth'] } },

@@ -1,6 +1,5 @@
 // Starts the program of a peer on free ports, waits until it answers, and stops it.
 
-import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../src/node/errors.ts'
 import { spawnProgram } from '../../test/end-to-end/processes.ts'
@@ -59,16 +58,4 @@ export async function startProgram(
   const what = hasEnded ? 'ended at its start' : `did not answer within ${PATIENCE / 1000} s (${fault})`
   await stop()
   throw new Error(`${program} ${what}: ${words.trim().replaceAll('\n', ' ')}`)
-}
-
-/** A port on loopback that nobody listens on at this moment. */
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }

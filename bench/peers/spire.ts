@@ -7,15 +7,15 @@ import { connect as connectSocket } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { BinaryReader, BinaryWriter } from '@bufbuild/protobuf/wire'
+import { freePort } from '../../test/end-to-end/processes.ts'
 import { make } from '../kinds/enrollments.ts'
+import { IN_TURN } from '../kinds/renewals.ts'
 import { call } from './grpc.ts'
 import { derOf, makeKeyAndCsr, pemOf } from './pki.ts'
 import type { Issued, Place, Product, Work } from './product.ts'
-import { freePort, startProgram } from './program.ts'
+import { startProgram } from './program.ts'
 
 const AGENT = '/spire.api.server.agent.v1.Agent'
-/** Certificates that are renewed in turn: as many as Muster's runners. */
-const RUNNERS = 64
 
 const configOf = (folder: string, port: number): string => `server {
   bind_address = "127.0.0.1"
@@ -101,7 +101,7 @@ export async function startSpire({ program, folder }: Place): Promise<Product> {
   const agents: Agent[] = []
   let next = 0
   const renew = async (count: number): Promise<Work[]> => {
-    for (const attest of await attests(RUNNERS - agents.length)) agents.push(await attest())
+    for (const attest of await attests(IN_TURN - agents.length)) agents.push(await attest())
     return make(count, async () => {
       const at = next++ % agents.length
       const { key, csr } = await makeKeyAndCsr('agent')

@@ -3,17 +3,17 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { calculateJwkThumbprint, exportJWK, SignJWT } from 'jose'
+import { freePort } from '../../test/end-to-end/processes.ts'
 import { makeKeys } from '../../test/fakes/requester.ts'
 import { make } from '../kinds/enrollments.ts'
+import { IN_TURN } from '../kinds/renewals.ts'
 import { connect, fresh, post } from './http.ts'
 import { type KeyAndCsr, makeAuthority, makeKeyAndCsr } from './pki.ts'
 import type { Issued, Place, Product, Work } from './product.ts'
-import { freePort, startProgram } from './program.ts'
+import { startProgram } from './program.ts'
 
 const PROVISIONER = 'bench'
 const LIFETIME = '15m'
-/** Certificates that are rekeyed in turn: as many as Muster's runners. */
-const RUNNERS = 64
 
 interface Request extends KeyAndCsr {
   readonly body: string
@@ -87,7 +87,7 @@ export async function startStepCa({ program, folder, connections }: Place): Prom
   const runners: { key: string; certificate: string }[] = []
   let next = 0
   const rekey = async (count: number): Promise<Work[]> => {
-    for (const { key, body } of await requests(RUNNERS - runners.length)) {
+    for (const { key, body } of await requests(IN_TURN - runners.length)) {
       const text = await fresh(url, tls, (client) => post(client, '/1.0/sign', body))
       runners.push({ key, certificate: chainOf(text) })
     }

@@ -1,5 +1,6 @@
 // Starts processes and edges for tests, and ends them with the test file that started them, however it ends.
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from 'node:child_process'
+import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
 
 export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
@@ -93,3 +94,15 @@ export const childrenOf = (pid: number): number[] =>
 
 /** The process and all below it, from the top. */
 export const treeOf = (pid: number): number[] => [pid, ...childrenOf(pid).flatMap(treeOf)]
+
+/** A port on loopback that nobody listens on at this moment. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}

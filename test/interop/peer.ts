@@ -2,10 +2,9 @@
 
 import { execFile, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { PROJECT } from '../end-to-end/processes.ts'
+import { freePort, PROJECT } from '../end-to-end/processes.ts'
 
 /** Runs one check: it holds unless it throws. */
 export type Check = (sentence: string, work: () => Promise<void>) => Promise<void>
@@ -69,12 +68,4 @@ export async function startServer(
   }
   await stop()
   throw new Error(`${program} did not start`)
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address !== null ? address.port : 0
 }
