@@ -1,6 +1,6 @@
 // Tests that the documents name what the code has and no more: docs/protocol.md its paths, refusal codes, close codes and
-// modes; docs/trust-file.md the fields of the top level with their defaults; docs/operations.md what requests cost. Examples
-// of two pages fit together.
+// modes; docs/trust-file.md the fields of the top level with their defaults; docs/operations.md what requests cost;
+// docs/contributing.md the commands that measure. Examples of two pages fit together.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
@@ -129,4 +129,12 @@ describe('the costs', () => {
     expect(total('renewals')).toBeLessThanOrEqual(1.6)
     expect(total('enrollments')).toBeLessThanOrEqual(8)
   })
+})
+
+test('the page for contributors names every command that measures', () => {
+  const { scripts } = JSON.parse(readFileSync(join(PROJECT, 'package.json'), 'utf8'))
+  const measuring = Object.keys(scripts).filter((name) => name === 'bench' || name.startsWith('bench:'))
+  const named = tableOf(documentOf('contributing.md'), 'command').flatMap(([, command]) => quoted(command))
+  const missing = measuring.filter((name) => !named.some((command) => command.split(' ')[2] === name))
+  expect(missing).toEqual([])
 })
