@@ -27,7 +27,7 @@ export async function authorizeEvidence<T extends Admission>(
   ask: (identity: PlatformIdentity) => Promise<T>,
   facts: Facts,
 ): Promise<Outcome<Authorized<T>>> {
-  const decision = place(deps, claims, facts)
+  const decision = decideAndNote(deps, claims, facts)
   if (!decision.ok) return decision
   const { tenant } = decision.value
   if (!(await deps.withinRate('identities', clientKey(tenant, clientOf(claims))))) return refuse('rate_limited')
@@ -60,7 +60,7 @@ export async function authorizeToken<T extends Admission & { readonly token: Pre
   if (found === null) return refuse('token_unknown')
   const claims = tokenClaims(found.token, kind, now)
   if (!claims.ok) return claims
-  const decision = place(deps, claims.value, facts)
+  const decision = decideAndNote(deps, claims.value, facts)
   if (!decision.ok) return decision
   const refused = admitted(found)
   if (refused !== null) return refused
@@ -68,7 +68,8 @@ export async function authorizeToken<T extends Admission & { readonly token: Pre
   return ok({ decision: decision.value, found })
 }
 
-function place(deps: Dependencies, claims: Claims, facts: Facts): Outcome<Decision> {
+/** Decides by the trust file. `facts` get what is proven first, so that a refusal names it, too. */
+function decideAndNote(deps: Dependencies, claims: Claims, facts: Facts): Outcome<Decision> {
   Object.assign(facts, provenBy(claims), { proven: true })
   const decision = decide(deps.trust, claims)
   if (decision.ok) Object.assign(facts, decision.value)

@@ -9,6 +9,7 @@ import { type EpochMilliseconds, type EpochSeconds, rfc3339, toEpochSeconds } fr
 import { isStorageOutage } from '../store/db.ts'
 import { sharersOf } from '../store/enrollments.ts'
 import { type EventRow, insertRefusal } from '../store/events.ts'
+import type { Enrollment } from '../store/reservations.ts'
 import { log, logFailure } from '../telemetry/log.ts'
 import type { Dependencies } from './dependencies.ts'
 import { addressKeyOf } from './rate-limit.ts'
@@ -35,8 +36,8 @@ export type Facts = {
     'id' | 'time' | 'outcome' | 'reason' | 'colo' | 'claimed' | 'detail'
   >]?: EventRow[K]
 } & {
-  /** When the last certificate of another enrollment with the runner ID ends, by its row; null where none may be live. */
-  sharedUntil?: EpochSeconds | null
+  /** Of an enrollment. */
+  sharedUntil?: Enrollment['sharedUntil']
   /** The signature of the enrollment's first certificate, to be kept for a retry. */
   signed?: { readonly enrollmentId: string; readonly signature: string }
 }
@@ -85,9 +86,9 @@ async function refused(deps: Dependencies, caller: Caller, refusal: Refusal, fac
 function recordGrant(deps: Dependencies, caller: Caller, granted: Granted, facts: Facts): void {
   const now = toEpochSeconds(caller.at)
   const { sharedUntil = null } = facts
-  if (granted === 'enrolled' && sharedUntil !== null && sharedUntil < now) {
-    store(caller, async () => recordAs(deps, caller, granted, facts, await isRunnerIdShared(deps, facts, now)))
-  } else recordAs(deps, caller, granted, facts, granted === 'enrolled' && sharedUntil !== null)
+  if (sharedUntil === null || sharedUntil >= now) recordAs(deps, caller, granted, facts, sharedUntil !== null)
+  // By its row the other's certificate has ended. Its object knows whether it has renewed since.
+  else store(caller, async () => recordAs(deps, caller, granted, facts, await isRunnerIdShared(deps, facts, now)))
 }
 
 /**

@@ -42,7 +42,8 @@ export async function issueEnrollment(
 
   const { tenant, mode, source } = decision
   const subject = { enrollmentId, tenant, mode, source }
-  const [onRecord, candidate] = [contentOf(enrollment, tenant), contentOf(application.value, tenant)]
+  const onRecord = contentOf(enrollment, tenant)
+  const candidate = contentOf(application.value, tenant)
   // A first try, or a repeated one of which nothing has become yet.
   if (enrollment.begunAt === null && isFresh(onRecord, candidate, issuance.now)) {
     const signed = await signFirst(deps, issuance, { ...subject, ...onRecord }, enrollment, facts)
@@ -137,8 +138,8 @@ function tokenOutcome(
 }
 
 /**
- * Signs what is on record. A repeated try gets the same bytes: those whose signature D1 has by now, or the isolate, where
- * several copies of a request come at once.
+ * Signs what is on record. A repeated try gets the same bytes: its signature is in D1 by then, or still in the isolate's
+ * memory alone, where copies of one request come at once.
  */
 async function signFirst(
   { keptSignatures }: Dependencies,
