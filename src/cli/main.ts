@@ -19,8 +19,8 @@ if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
 }
 
 if (isRunner) {
-  // It works for a moment every few minutes, on every machine: without compilers and with a small young generation it
-  // takes 10 MB less. A full collection each time frees the TLS contexts, whose megabyte V8 does not count.
+  // A runner works for a moment every few minutes, on every machine: without compilers and with a small young generation
+  // it takes 10 MB less. Each collection is a full one, which also frees TLS contexts: V8 does not count their megabyte.
   const { setFlagsFromString } = process.getBuiltinModule('node:v8')
   const flags = ['no-opt', 'no-maglev', 'no-sparkplug', 'semi-space-growth-factor=1', 'gc-global']
   for (const flag of flags) setFlagsFromString(`--${flag}`)

@@ -71,13 +71,13 @@ export interface AttemptFailure {
 export const RENEWAL_WINDOW = toMilliseconds(minutes((RENEWAL_GRACE + CLOCK_LEEWAY) / 60))
 const PROTOCOL_TRIES = 3
 /** Renewals are at least this far apart, however short a certificate lives. */
-const LEAST_BETWEEN = 3000
+const LEAST_BETWEEN = milliseconds(3000)
 /** The time-out of one attempt. So much of the window must be left for a last try. */
-const LAST_TRY = 10_000
+const LAST_TRY = milliseconds(10_000)
 /** After more failures in a row than these it is an outage, in which the whole fleet may be. */
 const QUICK_RETRIES = 3
-/** A certificate with less than this left is not waited for: every runner would try often in it. In milliseconds. */
-const LAST_MINUTE = 60_000
+/** With less than this left of a certificate, tries are no longer fitted into its life: they would follow closely. */
+const TOO_SHORT_TO_FIT = milliseconds(60_000)
 
 const EXPIRED = 'identity expired beyond the renewal grace window — runner needs re-enrollment'
 const NOT_RENEWED = 'the certificate expired and RUNNER_CERT_RENEWAL=off: nothing renews it'
@@ -188,13 +188,13 @@ export function afterFailure(
 }
 
 /**
- * How long a renewal waits in an outage. Whatever runners try while the control plane is away, it meets at once when it is
- * back, so a runner tries no oftener than it needs: once more before its certificate ends, and then each time it has been
- * failing about twice as long; every five minutes at least. `random` is in [0, 1).
+ * How long a renewal waits in an outage. Whatever a fleet tries in a second of an outage it will try in the second when the
+ * control plane is back. So a runner tries no oftener than it needs: once more before its certificate ends, and then each
+ * time it has been failing about twice as long; every five minutes at least. `random` is in [0, 1).
  */
 function outageWait(lifetime: Lifetime, failing: Milliseconds, now: ClockReading, random: number): Milliseconds {
   const left = lifeLeft(lifetime, now) - LAST_TRY
-  const longest = Math.min(BACKOFF_CEILING, left > LAST_MINUTE ? left : failing)
+  const longest = Math.min(BACKOFF_CEILING, left > TOO_SHORT_TO_FIT ? left : failing)
   return milliseconds(Math.round(longest * (1 - random / 4)))
 }
 

@@ -52,13 +52,13 @@ interface Successor {
   readonly state: State
 }
 
-/** With this little left, the identity on disk is replaced by one that could not be written. In milliseconds. */
-const LAST_MINUTE = 60_000
+/** With this little left, the identity on disk is replaced by one that could not be written. */
+const LAST_MINUTE = milliseconds(60_000)
 
 const WAIT: Step = { do: 'wait', for: TICK }
 
-/** How long a stop waits for the answer of an attempt under way: a certificate may be in it. In milliseconds. */
-const STOP_GRACE = 3000
+/** How long a stop waits for the answer of an attempt under way: a certificate may be in it. */
+const STOP_GRACE = milliseconds(3000)
 
 export class Rotator {
   readonly #parts: RotatorParts
