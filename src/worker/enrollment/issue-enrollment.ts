@@ -138,8 +138,8 @@ function tokenOutcome(
 }
 
 /**
- * Signs what is on record. A repeated try gets the same bytes: its signature is in D1 by then, or still in the isolate's
- * memory alone, where copies of one request come at once.
+ * Signs what is on record. A repeated try gets the same bytes where D1 has the signature by then, or this isolate kept it:
+ * copies of one request may come at once. In another isolate, before D1 has it, the same content is signed once more.
  */
 async function signFirst(
   { keptSignatures }: Dependencies,
