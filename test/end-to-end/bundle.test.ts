@@ -9,6 +9,8 @@ const ENTRY = 'src/worker/index.ts'
 
 let bytes: Uint8Array
 let inputs: Metafile['inputs']
+/** What of each file is in the bundle. */
+let sizes: Metafile['outputs'][string]['inputs']
 
 beforeAll(async () => {
   const { outputFiles, metafile } = await build({
@@ -29,6 +31,7 @@ beforeAll(async () => {
   })
   bytes = outputFiles[0]?.contents ?? new Uint8Array()
   inputs = metafile.inputs
+  sizes = Object.values(metafile.outputs)[0]?.inputs ?? {}
 })
 afterAll(stop)
 
@@ -48,6 +51,12 @@ test('is at most 112 KiB, gzipped', () => {
 test('holds no general X.509 library', () => {
   const library = (path: string) => path.includes('@peculiar') || path.includes('reflect-metadata')
   expect(Object.keys(inputs).filter(library)).toEqual([])
+})
+
+test('holds of drizzle the schema and the SQL, not the query builder, which the CLI has', () => {
+  const builder = (path: string) =>
+    /drizzle-orm\/(?:d1|relations|sqlite-core\/(?:db|dialect|query-builders|session))/.test(path)
+  expect(Object.entries(sizes).filter(([path, { bytesInOutput }]) => builder(path) && bytesInOutput > 0)).toEqual([])
 })
 
 test('starts without the Connect libraries, which its first Connect call loads', () => {

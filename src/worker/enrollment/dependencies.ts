@@ -10,7 +10,7 @@ import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
 import type { Admissions } from '../store/admissions.ts'
-import type { BatchDatabase } from '../store/db.ts'
+import type { WorkerDatabase } from '../store/d1.ts'
 import type { Journal } from '../store/journal.ts'
 import type { RefusalCap } from '../store/refusal-cap.ts'
 import type { Reservations } from '../store/reservations.ts'
@@ -21,7 +21,7 @@ export interface Dependencies {
   readonly clock: Clock
   readonly trust: CompiledTrust
   readonly attestors: Attestors
-  readonly database: BatchDatabase
+  readonly database: WorkerDatabase
   /** At most 30 s old, or 15 min while the database is away. */
   readonly banList: (waitUntil: (work: Promise<unknown>) => void) => Promise<Outcome<BanList>>
   readonly admissions: Admissions

@@ -1,11 +1,11 @@
 // Table `ban`: the bans of operators, and the live enrollments that have yet to be checked against them.
 
 import { and, asc, eq, gt, isNull, lt, or, type SQL, sql } from 'drizzle-orm'
-import { integer, primaryKey, sqliteTable, text, unionAll } from 'drizzle-orm/sqlite-core'
+import { integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import { addSeconds, type EpochSeconds, hours, minutes, subtractSeconds } from '../../protocol/time.ts'
 import { formatIdentity, parseIdentity } from '../../trust/banned-identity.ts'
 import type { Ban, BanKind, BanList } from '../../trust/bans.ts'
-import type { Database } from './db.ts'
+import type { Database, Queries } from './db.ts'
 import { enrollment, inList, mayLive } from './enrollments.ts'
 import { token } from './tokens.ts'
 
@@ -52,31 +52,29 @@ export const listBans = (db: Database): Promise<BanRow[]> => db.select().from(ba
 const REVOCATIONS_LISTED = hours(7 * 24)
 
 /** In one statement. */
-export async function loadBanList(db: Database, now: EpochSeconds): Promise<BanList> {
-  const bans = db.select({ kind: sql<BanKind | null>`kind`, value: ban.value }).from(ban)
-  const revoked = db.select({ kind: sql<null>`NULL`, value: token.id }).from(token).where(revokedLately(now))
-  const rows = await unionAll(bans, revoked)
+export async function loadBanList(db: Queries, now: EpochSeconds): Promise<BanList> {
+  const rows = await db.values<[BanKind | null, string]>(
+    sql`SELECT kind, value FROM ban UNION ALL SELECT NULL, id FROM token WHERE ${revokedLately(now)}`,
+  )
   return {
     at: now,
-    bans: rows.flatMap(({ kind, value }) => (kind === null ? [] : [{ kind, value }])),
-    revokedTokens: rows.flatMap(({ kind, value }) => (kind === null ? [value] : [])),
+    bans: rows.flatMap(([kind, value]) => (kind === null ? [] : [{ kind, value }])),
+    revokedTokens: rows.flatMap(([kind, id]) => (kind === null ? [id] : [])),
   }
 }
 
 const revokedLately = (now: EpochSeconds) => gt(token.revokedAt, subtractSeconds(now, REVOCATIONS_LISTED))
 
 /** Live enrollments whose token was revoked; at most `limit`. */
-export async function revokedEnrollments(db: Database, now: EpochSeconds, limit: number): Promise<string[]> {
-  const select = () => db.select({ id: enrollment.enrollmentId }).from(token)
-  const bootstrap = await select()
-    .innerJoin(enrollment, eq(enrollment.enrollmentId, token.enrollmentId))
-    .where(and(revokedLately(now), mayLive(now)))
-    .limit(limit)
-  const runner = await select()
-    .innerJoin(enrollment, and(eq(enrollment.runnerId, token.runnerId), eq(enrollment.tokenId, token.id)))
-    .where(and(revokedLately(now), mayLive(now)))
-    .limit(limit - bootstrap.length)
-  return [...bootstrap, ...runner].map(({ id }) => id)
+export async function revokedEnrollments(db: Queries, now: EpochSeconds, limit: number): Promise<string[]> {
+  const byToken = async (isOf: SQL, most: number) => {
+    const found = await db.values<[string]>(sql`SELECT ${enrollment.enrollmentId} FROM token JOIN enrollment ON ${isOf}
+      WHERE ${and(revokedLately(now), mayLive(now))} LIMIT ${most}`)
+    return found.map(([id]) => id)
+  }
+  const bootstrap = await byToken(sql`${enrollment.enrollmentId} = ${token.enrollmentId}`, limit)
+  const isOfRunner = sql`${enrollment.runnerId} = ${token.runnerId} AND ${enrollment.tokenId} = ${token.id}`
+  return [...bootstrap, ...(await byToken(isOfRunner, limit - bootstrap.length))]
 }
 
 const COLUMNS = {
@@ -116,33 +114,43 @@ const beginsWith = (prefix: string): SQL => sql`substr(${enrollment.identity}, 1
 /** For so long after a ban an isolate may use an older list. Enrollments checked within that time are checked again. */
 const LISTS_ARE_FRESH = minutes(1)
 
+/** What of a ban a sweep needs. */
+export type SweptBan = Pick<BanRow, 'kind' | 'value' | 'createdAt'>
+
 /** Bans whose enrollments have not all been checked. */
-export const unsweptBans = (db: Database, limit: number): Promise<BanRow[]> =>
-  db.select().from(ban).where(isNull(ban.sweptAt)).orderBy(asc(ban.createdAt)).limit(limit)
+export async function unsweptBans(db: Queries, limit: number): Promise<SweptBan[]> {
+  const rows = await db.values<[BanKind, string, EpochSeconds]>(
+    sql`SELECT kind, value, created_at FROM ban WHERE swept_at IS NULL ORDER BY created_at LIMIT ${limit}`,
+  )
+  return rows.map(([kind, value, createdAt]) => ({ kind, value, createdAt }))
+}
 
 /** Live enrollments that the ban names and that have yet to be checked, at most `limit`. Never checked ones come first. */
-export async function enrollmentsToCut(db: Database, row: BanRow, now: EpochSeconds, limit: number): Promise<string[]> {
+export async function enrollmentsToCut(
+  db: Queries,
+  row: SweptBan,
+  now: EpochSeconds,
+  limit: number,
+): Promise<string[]> {
   const unchecked = or(isNull(enrollment.cutAt), lt(enrollment.cutAt, addSeconds(row.createdAt, LISTS_ARE_FRESH)))
-  const found = await db
-    .select({ id: enrollment.enrollmentId })
-    .from(enrollment)
-    .where(and(isNamedBy(row), mayLive(now), unchecked))
-    .orderBy(asc(enrollment.cutAt))
-    .limit(limit)
-  return found.map(({ id }) => id)
+  const found = await db.values<[string]>(sql`SELECT id FROM enrollment
+    WHERE ${and(isNamedBy(row), mayLive(now), unchecked)} ORDER BY cut_at LIMIT ${limit}`)
+  return found.map(([id]) => id)
 }
 
 /** Records that these enrollments were checked against a ban. */
-export async function markCut(db: Database, ids: readonly string[], now: EpochSeconds): Promise<void> {
+export async function markCut(db: Queries, ids: readonly string[], now: EpochSeconds): Promise<void> {
   if (ids.length === 0) return
-  await db.update(enrollment).set({ cutAt: now, connected: false }).where(inList(enrollment.enrollmentId, ids))
+  await db.values(
+    sql`UPDATE enrollment SET cut_at = ${now}, connected = 0 WHERE ${inList(enrollment.enrollmentId, ids)}`,
+  )
 }
 
 /** Records that no enrollment is left to check, unless some were checked while lists from before the ban were in use. */
-export async function markSwept(db: Database, row: BanRow, now: EpochSeconds): Promise<void> {
+export async function markSwept(db: Queries, row: SweptBan, now: EpochSeconds): Promise<void> {
   if (now < addSeconds(row.createdAt, LISTS_ARE_FRESH)) return
-  const same = and(eq(ban.kind, row.kind), eq(ban.value, row.value), eq(ban.createdAt, row.createdAt))
-  await db.update(ban).set({ sweptAt: now }).where(same)
+  await db.values(sql`UPDATE ban SET swept_at = ${now}
+    WHERE kind = ${row.kind} AND value = ${row.value} AND created_at = ${row.createdAt}`)
 }
 
 /** Marks live enrollments to be drained; their ids. */
@@ -155,15 +163,12 @@ export async function requestDrain(db: Database, target: Ban, now: EpochSeconds)
   return asked.map(({ id }) => id)
 }
 
-export async function enrollmentsToDrain(db: Database, limit: number): Promise<string[]> {
-  const found = await db
-    .select({ id: enrollment.enrollmentId })
-    .from(enrollment)
-    .where(sql`${enrollment.drainAt} IS NOT NULL`)
-    .limit(limit)
-  return found.map(({ id }) => id)
+export async function enrollmentsToDrain(db: Queries, limit: number): Promise<string[]> {
+  const found = await db.values<[string]>(sql`SELECT id FROM enrollment WHERE drain_at IS NOT NULL LIMIT ${limit}`)
+  return found.map(([id]) => id)
 }
 
-export async function markDrained(db: Database, ids: readonly string[]): Promise<void> {
-  if (ids.length > 0) await db.update(enrollment).set({ drainAt: null }).where(inList(enrollment.enrollmentId, ids))
+export async function markDrained(db: Queries, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  await db.values(sql`UPDATE enrollment SET drain_at = NULL WHERE ${inList(enrollment.enrollmentId, ids)}`)
 }

@@ -1,20 +1,36 @@
-// Opens D1, and what all queries share: their types, outages, and `INSERT … SELECT`. The CLI runs them through proxy.ts.
+// What all queries share: what runs them, their SQL, outages, and `INSERT … SELECT`. The Worker runs them on D1 (d1.ts), the
+// CLI through proxy.ts.
 
-import { DrizzleQueryError, getTableColumns, type SQL, sql } from 'drizzle-orm'
-import { type AnyD1Database, drizzle } from 'drizzle-orm/d1'
+import { getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { CasingCache } from 'drizzle-orm/casing'
 import type { BaseSQLiteDatabase, SQLiteTable } from 'drizzle-orm/sqlite-core'
 
-/** Runs single statements, through either driver. */
+/** What the CLI has: drizzle's query builder. The Worker leaves it out: it is 10 KB of the bundle. */
 export type Database = BaseSQLiteDatabase<'async', unknown, Record<string, never>>
 
-/** D1, whose batch is one transaction. */
-export type BatchDatabase = ReturnType<typeof openDatabase>
+/** Runs a statement; gives the values of each row in the order of the columns. The CLI's database is one, too. */
+export interface Queries {
+  readonly values: <Row extends unknown[]>(query: SQL) => Promise<Row[]>
+}
 
-export const openDatabase = (binding: AnyD1Database) => drizzle(binding)
+/** The SQL of a query and its values, which may be placeholders. */
+export function statementOf(query: SQL): { readonly text: string; readonly params: unknown[] } {
+  const { sql: text, params } = query.toQuery(DIALECT)
+  return { text, params }
+}
+
+const DIALECT = {
+  casing: new CasingCache(),
+  escapeName: (name: string) => `"${name.replaceAll('"', '""')}"`,
+  escapeParam: () => '?',
+  escapeString: (text: string) => `'${text.replaceAll("'", "''")}'`,
+}
+
+/** A statement or transaction that D1 did not run. */
+export class DatabaseError extends Error {}
 
 /** Whether an exception is an outage of the database or of a Durable Object, and not a bug. */
-export const isStorageOutage = (error: unknown): boolean =>
-  error instanceof DrizzleQueryError || error instanceof BatchError || isUnreachable(error)
+export const isStorageOutage = (error: unknown): boolean => error instanceof DatabaseError || isUnreachable(error)
 
 /** Workers sets these properties on its own exceptions, not on those of an object's code. */
 const isUnreachable = (error: unknown): boolean =>
@@ -22,17 +38,15 @@ const isUnreachable = (error: unknown): boolean =>
   (('retryable' in error && error.retryable === true) || ('overloaded' in error && error.overloaded === true))
 
 /** Throws where the database does not answer or is not migrated. */
-export async function pingDatabase(db: Database): Promise<void> {
-  await db.get(sql`SELECT 1 FROM enrollment LIMIT 1`)
+export async function pingDatabase(db: Queries): Promise<void> {
+  await db.values(sql`SELECT 1 FROM enrollment LIMIT 1`)
 }
 
-/** A transaction that D1 did not run. */
-export class BatchError extends Error {}
-
-/** For `INSERT … SELECT`: selects the row if `condition` holds, else nothing. Values are matched to columns by name. */
-export function rowWhere<T extends SQLiteTable>(table: T, row: T['$inferSelect'], condition: SQL): SQL {
+/** Inserts the row if `condition` holds. */
+export function insertWhere<T extends SQLiteTable>(table: T, row: T['$inferSelect'], condition: SQL): SQL {
   const values: Readonly<Record<string, unknown>> = row
   const columns = Object.entries(getTableColumns(table))
+  const names = columns.map(([, column]) => sql.identifier(column.name))
   const list = columns.map(([name, column]) => sql`${sql.param(values[name] ?? null, column)}`)
-  return sql`SELECT ${sql.join(list, sql`, `)} WHERE ${condition}`
+  return sql`INSERT INTO ${table} (${sql.join(names, sql`, `)}) SELECT ${sql.join(list, sql`, `)} WHERE ${condition}`
 }

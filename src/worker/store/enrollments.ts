@@ -1,12 +1,12 @@
 // Table `enrollment`: each enrollment with its first certificate, and its fleet row. reservations.ts adds the rows.
 
-import { and, desc, eq, gte, inArray, isNull, ne, or, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, eq, gte, inArray, isNull, ne, or, type SQLWrapper, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import { CLOCK_LEEWAY, RENEWAL_GRACE } from '../../protocol/limits.ts'
 import { LINEAGE_STARTING_MODES, type ProvenMode } from '../../protocol/modes.ts'
 import { type EpochSeconds, hours, seconds, subtractSeconds } from '../../protocol/time.ts'
 import type { Claims } from '../../trust/modes/registry.ts'
-import type { Database } from './db.ts'
+import type { Database, Queries } from './db.ts'
 
 export const enrollment = sqliteTable('enrollment', {
   enrollmentId: text('id').primaryKey(),
@@ -61,43 +61,37 @@ export const ROW_LAG = seconds(hours(1) + RENEWAL_GRACE + CLOCK_LEEWAY)
 
 /** Other enrollments of a runner ID that may be live, the newest first: `limit` leaves out only the oldest. */
 export async function sharersOf(
-  db: Database,
+  db: Queries,
   { runnerId, enrollmentId }: { readonly runnerId: string; readonly enrollmentId: string },
   now: EpochSeconds,
   limit: number,
 ): Promise<string[]> {
-  const found = await db
-    .select({ id: enrollment.enrollmentId })
-    .from(enrollment)
-    .where(and(eq(enrollment.runnerId, runnerId), ne(enrollment.enrollmentId, enrollmentId), mayLive(now)))
-    .orderBy(desc(enrollment.liveUntil))
-    .limit(limit)
-  return found.map(({ id }) => id)
+  const others = and(eq(enrollment.runnerId, runnerId), ne(enrollment.enrollmentId, enrollmentId), mayLive(now))
+  const found = await db.values<[string]>(
+    sql`SELECT id FROM enrollment WHERE ${others} ORDER BY live_until DESC LIMIT ${limit}`,
+  )
+  return found.map(([id]) => id)
 }
 
 /** What an enrollment's object keeps up to date; `issuer` is that of the newest certificate. */
 export async function updateFleetRow(
-  db: Database,
+  db: Queries,
   row: Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'agent' | 'liveUntil' | 'issuer'>,
 ): Promise<void> {
-  const { enrollmentId, issuer, ...changed } = row
-  await db
-    .update(enrollment)
-    .set({ ...changed, newestIssuer: issuer })
-    .where(eq(enrollment.enrollmentId, enrollmentId))
+  await db.values(sql`UPDATE enrollment SET seen_at = ${row.seenAt}, connected = ${row.connected ? 1 : 0},
+    instance_id = ${row.instanceId}, agent = ${row.agent}, live_until = ${row.liveUntil}, newest_issuer = ${row.issuer}
+    WHERE id = ${row.enrollmentId}`)
 }
 
 /** The first reason stays. */
 export async function updateEnded(
-  db: Database,
+  db: Queries,
   ids: readonly string[],
   reason: string,
   at: EpochSeconds,
 ): Promise<void> {
-  await db
-    .update(enrollment)
-    .set({ endedAt: at, endedReason: reason, connected: false })
-    .where(and(inList(enrollment.enrollmentId, ids), isNull(enrollment.endedAt)))
+  await db.values(sql`UPDATE enrollment SET ended_at = ${at}, ended_reason = ${reason}, connected = 0
+    WHERE ${inList(enrollment.enrollmentId, ids)} AND ended_at IS NULL`)
 }
 
 /** As one parameter in JSON, since D1 takes at most 100 parameters in a statement. */

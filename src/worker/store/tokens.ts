@@ -4,7 +4,7 @@ import { and, desc, eq, isNull, type Placeholder, sql } from 'drizzle-orm'
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { TokenKind } from '../../protocol/tokens.ts'
-import type { Database } from './db.ts'
+import type { Database, Queries } from './db.ts'
 
 export const token = sqliteTable('token', {
   hash: text().primaryKey(),
@@ -49,7 +49,7 @@ export const isSlashed = (now: EpochSeconds | Placeholder) => sql`kind = 'runner
   AND instr(runner_id, '/') > 0 AND (expires_at IS NULL OR expires_at > ${now})`
 
 /** The runner ID of such a token; null where there is none. */
-export async function liveRunnerIdWithSlash(db: Database, now: EpochSeconds): Promise<string | null> {
-  const rows = await db.select({ runnerId: token.runnerId }).from(token).where(isSlashed(now)).limit(1)
-  return rows[0]?.runnerId ?? null
+export async function liveRunnerIdWithSlash(db: Queries, now: EpochSeconds): Promise<string | null> {
+  const [row] = await db.values<[string]>(sql`SELECT runner_id FROM token WHERE ${isSlashed(now)} LIMIT 1`)
+  return row?.[0] ?? null
 }

@@ -11,11 +11,11 @@ import { hashToken, mintToken, type TokenKind } from '../../../src/protocol/toke
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type Composition, compose } from '../../../src/worker/compose.ts'
 import type { Env } from '../../../src/worker/env.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent, listEvents } from '../../../src/worker/store/events.ts'
 import { insertToken, revokeToken } from '../../../src/worker/store/tokens.ts'
 import { enrollBody, makeKeys, makeRequester, type Requester } from '../../fakes/requester.ts'
 import { clusterWith, trustWith } from '../../fakes/trust.ts'
+import { openDatabase } from '../store/open-database.ts'
 
 const db = openDatabase(env.DB)
 let now: EpochMilliseconds = epochMilliseconds(Date.UTC(2026, 10, 29, 12))

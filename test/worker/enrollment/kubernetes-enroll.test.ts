@@ -3,9 +3,9 @@ import { env } from 'cloudflare:test'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Problem } from '../../../src/protocol/refusals.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../../fakes/issuer.ts'
+import { openDatabase } from '../store/open-database.ts'
 import { makeControlPlane } from './worker-fixture.ts'
 
 let a: FakeIssuer

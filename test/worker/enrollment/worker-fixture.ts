@@ -12,12 +12,12 @@ import type { Env } from '../../../src/worker/env.ts'
 import type { EnrollmentStart } from '../../../src/worker/fleet/record.ts'
 import { openDirectory } from '../../../src/worker/keysets/directory.ts'
 import { fetchKeySet } from '../../../src/worker/keysets/jwks/fetch.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
 import { insertToken } from '../../../src/worker/store/tokens.ts'
 import { type FakeIssuer, fetchFrom } from '../../fakes/issuer.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { clusterWith, trustWith } from '../../fakes/trust.ts'
+import { openDatabase } from '../store/open-database.ts'
 
 export interface Calls {
   kv: number

@@ -11,12 +11,12 @@ import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { presentedDer } from '../../../src/worker/ca/presented.ts'
 import { compose, DEPLOYED } from '../../../src/worker/compose.ts'
 import type { Env } from '../../../src/worker/env.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
 import { insertToken } from '../../../src/worker/store/tokens.ts'
 import { forgeCa, forgeLeaf, type Issuer, type LeafOptions, pem } from '../../fakes/ca-forge.ts'
 import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester, type Requester } from '../../fakes/requester.ts'
+import { openDatabase } from '../store/open-database.ts'
 
 export const db = openDatabase(env.DB)
 export const ORIGIN = 'https://muster.example.com'

@@ -13,10 +13,10 @@ import {
 } from '../../../src/protocol/gen/runner/v1/runner_pb.ts'
 import { epochSeconds } from '../../../src/protocol/time.ts'
 import { insertBan } from '../../../src/worker/store/bans.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { revokeToken } from '../../../src/worker/store/tokens.ts'
 import { type FakeIssuer, makeIssuer, makeIssuerKey } from '../../fakes/issuer.ts'
 import { type ControlPlane, makeControlPlane } from '../enrollment/worker-fixture.ts'
+import { openDatabase } from '../store/open-database.ts'
 
 const URL = 'https://muster.example.com/muster.runner.v1.RunnerService/Enroll'
 const NODE = 'c0/node-a_example_internal'

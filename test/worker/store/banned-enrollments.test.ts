@@ -11,8 +11,8 @@ import {
   requestDrain,
   unsweptBans,
 } from '../../../src/worker/store/bans.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { recordEnrollment } from './enrollment-rows.ts'
+import { openDatabase } from './open-database.ts'
 
 const db = openDatabase(env.DB)
 // Later than anything that other files leave in the table.

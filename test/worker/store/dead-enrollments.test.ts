@@ -10,11 +10,11 @@ import {
   seconds,
   subtractSeconds,
 } from '../../../src/protocol/time.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { deleteDeadEnrollments } from '../../../src/worker/store/dead-enrollments.ts'
 import { findEnrollment, ROW_LAG } from '../../../src/worker/store/enrollments.ts'
 import { insertToken, token } from '../../../src/worker/store/tokens.ts'
 import { recordEnrollment } from './enrollment-rows.ts'
+import { openDatabase } from './open-database.ts'
 
 const db = openDatabase(env.DB)
 const BEFORE = epochSeconds(1_800_000_000)

@@ -2,8 +2,8 @@
 import { env } from 'cloudflare:test'
 import { addSeconds, type EpochSeconds, minutes, toEpochMilliseconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { enrollment } from '../../../src/worker/store/enrollments.ts'
+import { openDatabase } from './open-database.ts'
 
 type NewRow = typeof enrollment.$inferInsert
 

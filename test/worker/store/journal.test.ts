@@ -3,11 +3,11 @@ import { env } from 'cloudflare:test'
 import { afterEach, expect, test, vi } from 'vitest'
 import { epochMilliseconds, epochSeconds } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { type EventRow, findEvent } from '../../../src/worker/store/events.ts'
 import { makeJournal } from '../../../src/worker/store/journal.ts'
 import { recordEnrollment } from './enrollment-rows.ts'
+import { openDatabase } from './open-database.ts'
 
 const db = openDatabase(env.DB)
 const NOW = epochSeconds(1_950_000_000)

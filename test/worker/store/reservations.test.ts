@@ -6,11 +6,11 @@ import type { TokenKind } from '../../../src/protocol/tokens.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
 import { type Ban, findBan, namesOf } from '../../../src/trust/bans.ts'
 import { deleteBan, insertBan } from '../../../src/worker/store/bans.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import { updateEnded } from '../../../src/worker/store/enrollments.ts'
 import { type Application, makeReservations, type PlatformIdentity } from '../../../src/worker/store/reservations.ts'
 import { insertToken, revokeToken } from '../../../src/worker/store/tokens.ts'
 import { clusterWith, trustWith } from '../../fakes/trust.ts'
+import { openDatabase } from './open-database.ts'
 
 const db = openDatabase(env.DB)
 const NOW = epochSeconds(1_900_000_000)

@@ -12,7 +12,6 @@ import {
   subtractSeconds,
 } from '../../../src/protocol/time.ts'
 import { uuidv7 } from '../../../src/protocol/uuid.ts'
-import { openDatabase } from '../../../src/worker/store/db.ts'
 import {
   countUnderIssuer,
   enrollment,
@@ -24,6 +23,7 @@ import { type EventRow, event, insertRefusal, listEvents, pruneEvents } from '..
 import { makeRefusalCap } from '../../../src/worker/store/refusal-cap.ts'
 import { insertToken, liveRunnerIdWithSlash, revokeToken, token } from '../../../src/worker/store/tokens.ts'
 import { recordEnrollment } from './enrollment-rows.ts'
+import { openDatabase } from './open-database.ts'
 
 const db = openDatabase(env.DB)
 const NOW = epochSeconds(1_800_000_000)
