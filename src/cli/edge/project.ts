@@ -86,7 +86,9 @@ async function askWrangler(environment: string | null, ending: AbortSignal | und
   const program = join(PROJECT, 'src/cli/edge/read-project.ts')
   const args = environment === null ? [program] : [program, environment]
   const options = { maxBuffer: 16 * 1024 * 1024, ...(ending && { signal: ending }) }
-  const env = { ...process.env, WRANGLER_LOG: 'none', WRANGLER_SEND_METRICS: 'false', NODE_OPTIONS: '' }
+  const quiet = { WRANGLER_LOG: 'none', WRANGLER_SEND_METRICS: 'false', NODE_OPTIONS: '' }
+  // The answer is kept, so compiled code of wrangler would hardly be used again, and takes half a second to write.
+  const env = { ...process.env, ...quiet, NODE_DISABLE_COMPILE_CACHE: '1' }
   try {
     return (await promisify(execFile)(process.execPath, args, { ...options, env })).stdout
   } catch (error) {
