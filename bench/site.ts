@@ -102,7 +102,9 @@ export async function startSite({ entry, isApart, ending }: SiteOptions): Promis
       recordTokens: (hashes) => recordTokens(query, hashes),
       hashesAmong: async (texts) =>
         (
-          await query('SELECT hash FROM token WHERE hash IN (SELECT value FROM json_each(?))', [JSON.stringify(texts)])
+          await query(0, 'SELECT hash FROM token WHERE hash IN (SELECT value FROM json_each(?))', [
+            JSON.stringify(texts),
+          ])
         ).map(([hash]) => String(hash)),
       kubernetesToken: (node) =>
         issuer.token(toEpochSeconds(systemClock()), {
@@ -162,6 +164,7 @@ async function recordTokens(query: Query, hashes: readonly string[]): Promise<vo
   for (let from = 0; from < hashes.length; from += AT_ONCE) {
     const rows = hashes.slice(from, from + AT_ONCE).map((hash) => [hash, uuidv7(systemClock())])
     await query(
+      0,
       `INSERT INTO token (hash, id, kind, tenant, created_at, expires_at)
         SELECT value ->> 0, value ->> 1, 'bootstrap', 'acme', ?2, ?2 + 3600 FROM json_each(?1)`,
       [JSON.stringify(rows), now],

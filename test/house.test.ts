@@ -55,7 +55,7 @@ const ARROWS: Record<string, readonly string[]> = {
   'cli/operator': [...PURE, 'node'],
   'cli/ca': ['protocol', 'node', 'cli/operator', 'worker/ca'],
   'cli/edge': [...PURE, 'node', 'cli/operator', 'cli/ca'],
-  'cli/store': ['protocol', 'node', 'cli/operator', 'cli/edge', 'worker/store'],
+  'cli/store': [...PURE, 'node', 'cli/operator', 'cli/edge', 'worker/store'],
 }
 
 /** Single files that may reach further, each for one reason. */
@@ -342,7 +342,9 @@ test('the inspection of what the CA made shares no code with what made it', () =
 test('the Worker imports nothing of the compiler of the trust file', () => {
   const taken = [...reachedFrom('worker/index.ts')].filter((path) => /^trust\/[^/]+$/.test(path))
   expect(taken.toSorted()).toEqual(
-    ['banned-identity', 'bans', 'compiled', 'decide', 'grammar', 'reauthorize'].map((name) => `trust/${name}.ts`),
+    ['banned-identity', 'bans', 'compiled', 'decide', 'grammar', 'reauthorize', 'shards'].map(
+      (name) => `trust/${name}.ts`,
+    ),
   )
 })
 

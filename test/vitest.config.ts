@@ -17,7 +17,11 @@ export default defineConfig({
           cloudflareTest(async () => ({
             main: path('worker/main.ts'),
             wrangler: { configPath: path('../wrangler.toml') },
-            miniflare: { bindings: { MIGRATIONS: await readD1Migrations(path('../migrations')) } },
+            miniflare: {
+              bindings: { MIGRATIONS: await readD1Migrations(path('../migrations')) },
+              // `DB_1` and `DB_2` of the tests with several shards; all others have one.
+              d1Databases: { SHARD_1: 'shard-1', SHARD_2: 'shard-2' },
+            },
           })),
         ],
         test: {

@@ -63,19 +63,24 @@ async function ban(options: BanOptions): Promise<void> {
   // A trust file that cannot be read is no obstacle in an emergency.
   const trust = await readTrust(options.trust).catch(() => null)
   const state = await stateName(options)
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
   const { mapsBanned } = await import('../trust/bans.ts')
-  const { target, live } = await withDatabase(options, async (db) => {
+  const { target, live } = await withDatabases(options, async ({ all }) => {
     const target = parseTarget(named, null)
-    const live = await countNamed(db, target, now)
-    const stands = (await listBans(db)).some(({ kind, value }) => kind === target.kind && value === target.value)
-    if (live === 0 && !stands) {
+    // One that is away must not keep the ban out of the others.
+    const counted = await Promise.allSettled(all.map((db) => countNamed(db, target, now)))
+    const live = counted.reduce((sum, count) => sum + (count.status === 'fulfilled' ? count.value : 0), 0)
+    if (live === 0) {
+      const listed = (await Promise.all(all.map(listBans))).flat()
+      const stands = listed.some(({ kind, value }) => kind === target.kind && value === target.value)
       // What the trust file lacks may still have runners; without any it is misspelt.
-      parseTarget(named, trust)
-      await refuseEnded(db, target, now, `${state} (${otherStates(options)})`)
+      if (!stands) {
+        parseTarget(named, trust)
+        await refuseEnded(all, target, now, `${state} (${otherStates(options)})`)
+      }
     }
-    await insertBan(db, { ...target, note, createdAt: now })
+    await inEach(all, (db) => insertBan(db, { ...target, note, createdAt: now }))
     return { target, live }
   })
   print(options, { ...target, note, createdAt: rfc3339(now), runners: live, state }, () =>
@@ -90,11 +95,27 @@ async function ban(options: BanOptions): Promise<void> {
   )
 }
 
+/** Writes to as many as can be written to, then throws where one failed: the same command again mends that. */
+async function inEach<T>(all: readonly Database[], write: (db: Database) => Promise<T>): Promise<T[]> {
+  const written = await Promise.allSettled(all.map(write))
+  const failed = written.find((one) => one.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
+  return written.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+}
+
+const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0)
+
 /** An enrollment without a live certificate, and a token that nobody can enroll with, never match again. */
-async function refuseEnded(db: Database, { kind, value }: Ban, now: EpochSeconds, state: string): Promise<void> {
+async function refuseEnded(
+  all: readonly Database[],
+  { kind, value }: Ban,
+  now: EpochSeconds,
+  state: string,
+): Promise<void> {
+  const { askAll } = await import('../worker/store/ask-all.ts')
   if (kind === 'enrollment') {
     const { findEnrollment } = await import('../worker/store/enrollments.ts')
-    const row = await findEnrollment(db, value)
+    const row = await askAll(all, (db) => findEnrollment(db, value))
     throw new CommandError(
       row === null
         ? `--enrollment "${value}" is not in ${state}: see muster events`
@@ -103,7 +124,7 @@ async function refuseEnded(db: Database, { kind, value }: Ban, now: EpochSeconds
   }
   if (kind === 'token') {
     const { findTokenById } = await import('../worker/store/tokens.ts')
-    const row = await findTokenById(db, value)
+    const row = await askAll(all, (db) => findTokenById(db, value))
     if (row === null) throw new CommandError(`--token "${value}" is not in ${state}: see muster token list`)
     const over = tokenState(row, now)
     if (over !== 'live') {
@@ -118,11 +139,14 @@ async function unban(options: TargetOptions): Promise<void> {
   const target = parseTarget(readTarget(options), null)
   const now = toEpochSeconds(systemClock())
   const state = await stateName(options)
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { countNamed, deleteBan } = await import('../worker/store/bans.ts')
-  const live = await withDatabase(options, async (db) =>
-    (await deleteBan(db, target)) ? await countNamed(db, target, now) : null,
-  )
+  const live = await withDatabases(options, async ({ all }) => {
+    const [first, ...others] = all
+    // That of shard 0 first: each minute the Worker copies its bans to the others.
+    const gone = [await deleteBan(first, target), ...(await inEach(others, (db) => deleteBan(db, target)))]
+    return gone.includes(true) ? total(await Promise.all(all.map((db) => countNamed(db, target, now)))) : null
+  })
   if (live === null) {
     throw new CommandError(
       `there is no ban of ${target.kind} ${quote(target.value)} in ${state} (${otherStates(options)}): see muster bans`,
@@ -139,11 +163,12 @@ async function unban(options: TargetOptions): Promise<void> {
 async function bans(options: SharedOptions): Promise<void> {
   const now = toEpochSeconds(systemClock())
   const state = await stateName(options)
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { countNamed, listBans } = await import('../worker/store/bans.ts')
-  const rows = await withDatabase(options, async (db) => {
-    const listed = await listBans(db)
-    return Promise.all(listed.map(async (row) => ({ ...toJson(row), runners: await countNamed(db, row, now) })))
+  const rows = await withDatabases(options, async ({ all }) => {
+    const listed = merged((await Promise.all(all.map(listBans))).flat())
+    const count = async (row: BanRow) => total(await Promise.all(all.map((db) => countNamed(db, row, now))))
+    return Promise.all(listed.map(async (row) => ({ ...toJson(row), runners: await count(row) })))
   })
   print(options, rows, () => (rows.length === 0 ? `nobody is banned in ${state}` : table(HEADERS, rows.map(cellsOf))))
 }
@@ -151,10 +176,12 @@ async function bans(options: SharedOptions): Promise<void> {
 async function drain(options: TargetOptions): Promise<void> {
   const target = parseTarget(readTarget(options), null)
   const state = await stateName(options)
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { requestDrain } = await import('../worker/store/bans.ts')
   const now = toEpochSeconds(systemClock())
-  const enrollments = await withDatabase(options, (db) => requestDrain(db, target, now))
+  const enrollments = await withDatabases(options, async ({ all }) =>
+    (await inEach(all, (db) => requestDrain(db, target, now))).flat(),
+  )
   if (enrollments.length === 0) {
     throw new CommandError(
       `no live enrollment in ${state} has the ${target.kind} ${quote(target.value)} (${otherStates(options)}): see muster events`,
@@ -167,6 +194,17 @@ async function drain(options: TargetOptions): Promise<void> {
       `written to ${state}`,
     ].join('\n'),
   )
+}
+
+/** Each ban once, oldest first. Every shard has a copy; tunnels are closed once they are in all. */
+function merged(rows: readonly BanRow[]): BanRow[] {
+  const bans = Map.groupBy(rows, ({ kind, value }) => `${kind} ${value}`)
+  const newest = [...bans.values()].flatMap((copies) => {
+    const [last] = copies.toSorted((a, b) => b.createdAt - a.createdAt)
+    const unswept = copies.find(({ sweptAt }) => sweptAt === null)
+    return last === undefined ? [] : [unswept === undefined ? last : { ...last, sweptAt: null }]
+  })
+  return newest.sort((a, b) => a.createdAt - b.createdAt)
 }
 
 const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({

@@ -10,6 +10,7 @@ import { encodePem } from '../protocol/pem.ts'
 import { minutes, rfc3339, type Seconds, systemClock, toEpochSeconds } from '../protocol/time.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
+import { shardOf } from '../trust/shards.ts'
 import { loadFolder, refuseTaken, writeNew } from './ca/folder.ts'
 import { requireCheckout } from './edge/project.ts'
 import { CommandError, print, type SharedOptions } from './operator/command.ts'
@@ -51,10 +52,10 @@ export async function issue(options: IssueOptions): Promise<void> {
   }
 
   // The record comes before the signature, as in an enrollment.
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { insertProvisioned } = await import('../worker/store/enrollments.ts')
-  await withDatabase(options, (db) =>
-    insertProvisioned(db, {
+  await withDatabases(options, ({ of }) =>
+    insertProvisioned(of(trust, tenant), {
       ...leaf,
       trustDomain,
       identity: '',
@@ -82,7 +83,7 @@ export async function issue(options: IssueOptions): Promise<void> {
     notAfter: rfc3339(leaf.notAfter),
     files: [PROVISIONED_FILES.certificate, PROVISIONED_FILES.key, PROVISIONED_FILES.ca].map((name) => join(out, name)),
   }
-  const state = await stateName(options)
+  const state = await stateName(options, shardOf(trust.shards, tenant))
   print(options, { ...issued, state }, () => `${about(issued)}\nits enrollment is written to ${state}`)
 }
 

@@ -131,9 +131,12 @@ async function retire({ dir, force, ...options }: RetireOptions): Promise<void> 
   const now = toEpochSeconds(systemClock())
   if (!force && !again) {
     const issuer = await issuerOf(previousOf(dir))
-    const { withDatabase } = await import('./store/database.ts')
+    const { withDatabases } = await import('./store/database.ts')
     const { countUnderIssuer } = await import('../worker/store/enrollments.ts')
-    const runners = await withDatabase(options, (db) => countUnderIssuer(db, issuer, now))
+    const counts = await withDatabases(options, ({ all }) =>
+      Promise.all(all.map((db) => countUnderIssuer(db, issuer, now))),
+    )
+    const runners = counts.reduce((sum, count) => sum + count, 0)
     if (runners > 0) {
       throw new CommandError(
         `${runners} live ${runners === 1 ? 'runner holds a certificate' : 'runners hold certificates'} of the old CA by ${await stateName(options)} (a row of the fleet may be an hour old): wait, or --force and let them enroll anew`,

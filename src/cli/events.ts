@@ -6,7 +6,7 @@ import { rfc3339 } from '../protocol/time.ts'
 import type { EventRow } from '../worker/store/events.ts'
 import { adviceOf } from './operator/advice.ts'
 import { CommandError, command, DATABASE, print, type SharedOptions } from './operator/command.ts'
-import { table } from './operator/table.ts'
+import { newestFirst, table } from './operator/table.ts'
 import { stateName } from './store/state-name.ts'
 
 interface EventsOptions extends SharedOptions {
@@ -29,9 +29,10 @@ async function events(options: EventsOptions): Promise<void> {
   if (limit < 1 || limit > MOST_EVENTS) {
     throw new CommandError(`--limit ${quote(options.limit)} must be a whole number from 1 to ${MOST_EVENTS}`)
   }
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { listEvents } = await import('../worker/store/events.ts')
-  const rows = await withDatabase(options, (db) => listEvents(db, limit))
+  const listed = await withDatabases(options, ({ all }) => Promise.all(all.map((db) => listEvents(db, limit))))
+  const rows = newestFirst(listed.flat(), ({ id }) => id).slice(0, limit)
   const state = await stateName(options)
   print(options, rows.map(eventJson), () =>
     rows.length === 0 ? `nothing was decided yet in ${state}` : table(HEADERS, rows.map(cellsOf)),

@@ -28,11 +28,14 @@ async function explain(id: string, options: SharedOptions): Promise<void> {
   if (!isUuidv7(id)) {
     throw new CommandError(`${quote(id)} is not a request id: it looks like 0192f3c4-…, from requestId or x-request-id`)
   }
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
+  const { askAll } = await import('../worker/store/ask-all.ts')
   const { findEvent } = await import('../worker/store/events.ts')
-  const { row, token, ban, running } = await withDatabase(options, async (db, edge) => {
-    const row = await findEvent(db, id)
-    return { row, token: row && (await tokenOf(db, row)), ban: row && (await banOf(db, row)), running: edge?.trustHash }
+  const { row, token, ban, running } = await withDatabases(options, async ({ all }, edge) => {
+    const row = await askAll(all, (db) => findEvent(db, id))
+    const token = row && (await askAll(all, (db) => tokenOf(db, row)))
+    const ban = row && (await askAll(all, (db) => banOf(db, row)))
+    return { row, token, ban, running: edge?.trustHash }
   })
   if (row === null) {
     throw new CommandError(

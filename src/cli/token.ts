@@ -14,10 +14,11 @@ import {
 import { hashToken, isMintableRunnerId, kindOfToken, mintToken, type TokenKind } from '../protocol/tokens.ts'
 import { uuidv7 } from '../protocol/uuid.ts'
 import { parseDuration } from '../trust/duration.ts'
+import { shardOf } from '../trust/shards.ts'
 import type { TokenRow } from '../worker/store/tokens.ts'
 import { requireCheckout } from './edge/project.ts'
 import { CommandError, command, DATABASE, group, print, readNote, type SharedOptions } from './operator/command.ts'
-import { table } from './operator/table.ts'
+import { newestFirst, table } from './operator/table.ts'
 import { otherStates, stateName } from './store/state-name.ts'
 
 interface MintOptions extends SharedOptions {
@@ -99,15 +100,15 @@ export async function mintWith(options: MintOptions): Promise<{ readonly minted:
   const expiresAt = ttl === null ? null : addSeconds(now, ttl)
   const secret = mintToken(kind)
   const id = uuidv7(systemClock())
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { insertToken } = await import('../worker/store/tokens.ts')
   const row = { hash: await hashToken(secret), id, kind, tenant, runnerId, note, createdAt: now, expiresAt }
-  const running = await withDatabase(options, async (db, edge) => {
-    await insertToken(db, row)
+  const running = await withDatabases(options, async ({ of }, edge) => {
+    await insertToken(of(trust, tenant), row)
     return edge?.trustHash
   })
   const minted = { id, token: secret, tenant, runnerId, expiresAt: timeText(expiresAt) }
-  const state = await stateName(options)
+  const state = await stateName(options, shardOf(trust.shards, tenant))
   const notes = [
     ...aboutMinted(minted),
     ...(tenant === trust.bootstrapTenant && unlisted !== null
@@ -140,10 +141,11 @@ function readTtl(text: string, now: EpochSeconds): Seconds {
 }
 
 async function list(options: SharedOptions): Promise<void> {
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
   const { listTokens } = await import('../worker/store/tokens.ts')
   const now = toEpochSeconds(systemClock())
-  const rows = await withDatabase(options, (db) => listTokens(db, LISTED))
+  const listed = await withDatabases(options, ({ all }) => Promise.all(all.map((db) => listTokens(db, LISTED))))
+  const rows = newestFirst(listed.flat(), ({ id }) => id).slice(0, LISTED)
   const state = await stateName(options)
   const tokens = rows.map((row) => ({
     id: row.id,
@@ -185,9 +187,11 @@ async function revoke(given: string, options: SharedOptions): Promise<void> {
   }
   // Ids are made in lower case.
   const id = given.toLowerCase()
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
+  const { askAll } = await import('../worker/store/ask-all.ts')
   const { revokeToken } = await import('../worker/store/tokens.ts')
-  const row = await withDatabase(options, (db) => revokeToken(db, id, toEpochSeconds(systemClock())))
+  const now = toEpochSeconds(systemClock())
+  const row = await withDatabases(options, ({ all }) => askAll(all, (db) => revokeToken(db, id, now)))
   const state = await stateName(options)
   if (row === null || row.revokedAt === null) {
     throw new CommandError(

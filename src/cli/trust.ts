@@ -5,7 +5,9 @@ import { dirname, join } from 'node:path'
 import { writeAtomically } from '../node/atomic-file.ts'
 import { quote } from '../protocol/characters.ts'
 import { systemClock, toEpochSeconds } from '../protocol/time.ts'
+import type { Compilation } from '../trust/compile.ts'
 import type { Mistake } from '../trust/document.ts'
+import { bindingOf } from '../trust/shards.ts'
 import { command, DATABASE, group, print, type SharedOptions } from './operator/command.ts'
 import { makeFolder } from './operator/files.ts'
 
@@ -41,8 +43,8 @@ export function trustCommand() {
 const trustFile = () => import('./operator/trust-file.ts')
 
 async function check(options: SharedOptions): Promise<void> {
-  const { compileTrustFile, unlistedText } = await trustFile()
-  const compilation = await compileTrustFile(options.trust, options.remote === true)
+  const { unlistedText } = await trustFile()
+  const compilation = await compileWith(options)
   if (!compilation.ok) return refuse(options, compilation.error)
   const { trust, listed, notes } = compilation.value
   const { bootstrapTenant } = trust
@@ -56,6 +58,7 @@ async function check(options: SharedOptions): Promise<void> {
     [
       `${options.trust} has no mistakes: ${count(listed.length, 'tenant')}, ${count(trust.clusters.length, 'cluster')}, trust domain ${trust.trustDomain}`,
       `hash ${trust.hash}`,
+      ...trust.shards.map(({ tenant, shard }) => `tenant ${tenant} is in the database ${bindingOf(shard)}`),
       ...(unlisted === null
         ? []
         : [`${bootstrapTenant} is the bootstrapTenant; it has no entry under tenants, and ${unlisted}`]),
@@ -64,15 +67,28 @@ async function check(options: SharedOptions): Promise<void> {
   )
 }
 
+/** With the bindings of wrangler.toml, where the file places a tenant in one and wrangler.toml is there. */
+async function compileWith(options: SharedOptions): Promise<Compilation> {
+  const { compileTrustFile } = await trustFile()
+  const deployed = options.remote === true
+  const compilation = await compileTrustFile(options.trust, { deployed })
+  if (!compilation.ok || compilation.value.trust.shards.length === 0) return compilation
+  const { isCheckout, readProject, shardsIn } = await import('./edge/project.ts')
+  if (!isCheckout()) return compilation
+  return compileTrustFile(options.trust, { deployed, boundShards: shardsIn(await readProject(options.env)) })
+}
+
 /**
  * A live minted runner ID that only the nodes of clusters may have: the control plane would refuse to serve. Read from
  * the deployed D1, or from the local one where there is a state at all.
  */
 async function reservedRunnerId(options: SharedOptions): Promise<string | null> {
   if (!options.remote && !existsSync(join(options.persistTo, 'v3/d1'))) return null
-  const { withDatabase } = await import('./store/database.ts')
+  const { withDatabases } = await import('./store/database.ts')
+  const { askAll } = await import('../worker/store/ask-all.ts')
   const { liveRunnerIdWithSlash } = await import('../worker/store/tokens.ts')
-  return withDatabase(options, (db) => liveRunnerIdWithSlash(db, toEpochSeconds(systemClock())))
+  const now = toEpochSeconds(systemClock())
+  return withDatabases(options, ({ all }) => askAll(all, (db) => liveRunnerIdWithSlash(db, now)))
 }
 
 const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
@@ -91,7 +107,7 @@ async function build(options: SharedOptions): Promise<void> {
   const withdraw = () => rmSync(COMPILED, { force: true })
   const { compileTrustFile } = await trustFile()
   const deployed = DEPLOYING.includes(process.env.WRANGLER_COMMAND ?? '')
-  const compilation = await compileTrustFile(options.trust, deployed).catch((error: unknown) => {
+  const compilation = await compileTrustFile(options.trust, { deployed }).catch((error: unknown) => {
     withdraw()
     throw error
   })

@@ -11,6 +11,7 @@ import { MappedIdentities } from './mapped-identities.ts'
 import { awsNotes, compileAwsMappings } from './modes/aws-sts.ts'
 import { compileKubernetesMappings, kubernetesNotes } from './modes/kubernetes.ts'
 import { type Outside, Reader, valuesOf } from './reader.ts'
+import { bindingOf, type Placements } from './shards.ts'
 
 export interface Compiled {
   readonly trust: CompiledTrust
@@ -26,11 +27,13 @@ export type Compilation = Result<Compiled, readonly Mistake[]>
 export interface CompileOptions extends Outside {
   /** Whether it is for a deployed Worker, which cannot use a `caFile` by itself. */
   readonly deployed: boolean
+  /** The shards with a binding in wrangler.toml, where that is known. */
+  readonly boundShards?: readonly number[] | undefined
 }
 
 export async function compileTrust(bytes: Uint8Array, options: CompileOptions): Promise<Compilation> {
   const { document, root } = openDocument(bytes)
-  const read = root === null ? null : compile(new Reader(document, options), root, options.deployed)
+  const read = root === null ? null : compile(new Reader(document, options), root, options)
   if (read === null || document.mistakes.length > 0)
     return err([...document.mistakes].sort((a, b) => a.line - b.line || a.column - b.column))
   const { content, listed } = read
@@ -44,7 +47,7 @@ type FileFields = FieldsOf<typeof TRUST_FILE.fields>
 function compile(
   reader: Reader,
   root: Field,
-  deployed: boolean,
+  { deployed, boundShards }: CompileOptions,
 ): { content: Omit<CompiledTrust, 'hash'>; listed: string[] } | null {
   const file = reader.read(TRUST_FILE, root).value
   if (file === null) return null
@@ -76,6 +79,7 @@ function compile(
     clusters: clusters.map(({ cluster }) => cluster).filter((cluster) => cluster !== null),
     bootstrapTenant,
     tenants: [...new Set([...listed, bootstrapTenant])],
+    shards: compileShards(reader, tenants, boundShards),
     awsMappings,
     kubernetesMappings,
   }
@@ -120,5 +124,18 @@ function compileTenants(reader: Reader, list: Given<ValueOf<typeof TENANTS>>): T
     if (same !== undefined) reader.fault(fields.slug, `${path} has the slug ${quote(tenant ?? '')} of ${same}`)
     if (tenant !== null) taken.set(tenant, path)
     return [{ tenant, fields }]
+  })
+}
+
+function compileShards(reader: Reader, tenants: readonly Tenant[], bound: readonly number[] | undefined): Placements {
+  return tenants.flatMap(({ tenant, fields: { shard } }) => {
+    if (tenant === null || shard.value === null || shard.value === 0) return []
+    const binding = bindingOf(shard.value)
+    if (bound !== undefined && !bound.includes(shard.value))
+      reader.fault(
+        shard,
+        `${shard.path} ${shard.value} is the database ${binding}, which wrangler.toml does not bind: add it to [[d1_databases]], migrate it and deploy first`,
+      )
+    return [{ tenant, shard: shard.value }]
   })
 }

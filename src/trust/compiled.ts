@@ -3,6 +3,7 @@
 import { sha256Hex, utf8 } from '../protocol/bytes.ts'
 import type { Seconds } from '../protocol/time.ts'
 import type { ModeTrust } from './modes/registry.ts'
+import type { Placements } from './shards.ts'
 
 export interface CompiledTrust extends ModeTrust {
   readonly version: 1
@@ -14,6 +15,7 @@ export interface CompiledTrust extends ModeTrust {
   readonly bootstrapTenant: string
   /** Every tenant, the bootstrap tenant included. */
   readonly tenants: readonly string[]
+  readonly shards: Placements
 }
 
 export interface CertificatePolicy {

@@ -24,7 +24,7 @@ interface About {
   /** An empty value counts as none. */
   readonly emptyable?: true
 }
-type Default = string | readonly Default[] | { readonly [name: string]: Default }
+type Default = string | number | readonly Default[] | { readonly [name: string]: Default }
 
 export interface TextValue extends About {
   readonly kind: 'text'
@@ -41,6 +41,12 @@ export interface DurationValue extends About {
   readonly most: string
   /** A word that is allowed in place of a duration. */
   readonly or?: string
+}
+/** A whole number. Bounds are inclusive. */
+export interface NumberValue extends About {
+  readonly kind: 'number'
+  readonly least: number
+  readonly most: number
 }
 /** Whether a DER is a certificate that whoever uses the compiled file can read. */
 export type IsCertificate = (der: Uint8Array) => boolean
@@ -72,7 +78,7 @@ export interface ObjectValue extends About {
   /** At most one of the two. */
   readonly exclusive?: readonly [string, string]
 }
-export type Value = TextValue | ChoiceValue | DurationValue | FileValue | ListValue | ObjectValue
+export type Value = TextValue | ChoiceValue | DurationValue | NumberValue | FileValue | ListValue | ObjectValue
 
 /** A place in the file: its path for messages, and its offset for line and column. */
 export interface Place {
@@ -95,13 +101,15 @@ export type ValueOf<V> = V extends { kind: 'text' }
     ? C
     : V extends { kind: 'duration' }
       ? Seconds | (V extends { or: infer O } ? O : never)
-      : V extends { kind: 'file'; parse: (...given: never[]) => Result<FileReading<infer T>, string> }
-        ? T
-        : V extends { kind: 'list'; of: infer I }
-          ? readonly Given<ValueOf<I>>[]
-          : V extends { kind: 'object'; fields: infer F }
-            ? FieldsOf<F>
-            : never
+      : V extends { kind: 'number' }
+        ? number
+        : V extends { kind: 'file'; parse: (...given: never[]) => Result<FileReading<infer T>, string> }
+          ? T
+          : V extends { kind: 'list'; of: infer I }
+            ? readonly Given<ValueOf<I>>[]
+            : V extends { kind: 'object'; fields: infer F }
+              ? FieldsOf<F>
+              : never
 
 /** The fields of an object. Undefined: an optional field without a default that was left out. */
 export type FieldsOf<F> = {

@@ -5,6 +5,7 @@ import type { ObjectValue } from './declaration.ts'
 import { SLUG, TRUST_DOMAIN } from './grammar.ts'
 import { AWS, AWS_MAPPINGS } from './modes/aws-sts.ts'
 import { KUBERNETES_MAPPINGS } from './modes/kubernetes.ts'
+import { LAST_SHARD } from './shards.ts'
 
 export const TENANTS = {
   kind: 'list',
@@ -18,6 +19,13 @@ export const TENANTS = {
         required: true,
         description: 'Name of the tenant, as it stands in certificates.',
         grammar: SLUG,
+      },
+      shard: {
+        kind: 'number',
+        default: 0,
+        description: 'The database of the tenant: 0 is the binding DB of wrangler.toml, 1 is DB_1, and so on.',
+        least: 0,
+        most: LAST_SHARD,
       },
       aws: AWS_MAPPINGS,
       kubernetes: KUBERNETES_MAPPINGS,

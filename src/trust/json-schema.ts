@@ -28,6 +28,8 @@ function shapeOf(value: Value): Schema {
       return { enum: value.of }
     case 'duration':
       return value.or === undefined ? DURATION : { anyOf: [{ const: value.or }, DURATION] }
+    case 'number':
+      return { type: 'integer', minimum: value.least, maximum: value.most }
     case 'file':
       return { type: 'string', minLength: 1 }
     case 'list': {

@@ -10,6 +10,7 @@ import type {
   Grammar,
   IsCertificate,
   ListValue,
+  NumberValue,
   ObjectValue,
   Place,
   Value,
@@ -61,6 +62,8 @@ export class Reader {
         return this.#text(field, grammarOfChoice(value.of))
       case 'duration':
         return this.#duration(field, value)
+      case 'number':
+        return this.#number(field, value)
       case 'file':
         return this.#file(field, value)
       case 'list':
@@ -94,6 +97,15 @@ export class Reader {
       schema: {},
     })
     return text === null || text === or ? text : within(text)
+  }
+
+  #number(field: Field, range: NumberValue): number | null {
+    const bare = unquoted(field)
+    const number = bare === null ? null : wholeNumber(bare, range)
+    if (number !== null) return number
+    if (bare !== null) return this.fault(field, `${field.path} ${printable(bare)} must be ${whatOf(range)}`)
+    const text = this.#document.text(field)
+    return text === null ? null : this.fault(field, `${field.path} ${quote(text)} must be ${whatOf(range)}`)
   }
 
   #file(field: Field, { parse }: FileValue): unknown {
@@ -191,6 +203,8 @@ function whatOf(value: Value): string {
       return grammarOfChoice(value.of).what
     case 'duration':
       return 'a duration'
+    case 'number':
+      return `a whole number from ${value.least} to ${value.most}, without quotes`
     case 'file':
       return 'the path of a file'
     case 'list':
@@ -198,6 +212,12 @@ function whatOf(value: Value): string {
     case 'object':
       return 'a mapping'
   }
+}
+
+/** The number that the text stands for, in decimal digits alone; null where it is none in the range. */
+function wholeNumber(text: string, { least, most }: NumberValue): number | null {
+  const number = Number(text)
+  return String(number) === text && Number.isInteger(number) && number >= least && number <= most ? number : null
 }
 
 /** `a, b or c`. */

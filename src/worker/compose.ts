@@ -4,6 +4,7 @@ import { refuse } from '../protocol/refusals.ts'
 import { ok } from '../protocol/result.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
+import { shardOf } from '../trust/shards.ts'
 import { makeAttestors } from './attestors/registry.ts'
 import { type Authority, loadAuthority } from './ca/authority.ts'
 import { bundleHash } from './ca/bundle.ts'
@@ -14,22 +15,18 @@ import type { Dependencies } from './enrollment/dependencies.ts'
 import { makeKeptSignatures } from './enrollment/kept-signatures.ts'
 import { namedAccessKey, provenAccessKey } from './enrollment/rate-limit.ts'
 import { runCron } from './enrollment/sweep.ts'
-import { type Env, limiterOf, missingBindings } from './env.ts'
+import { databaseOfShard, type Env, limiterOf, missingBindings, shardsOfEnv } from './env.ts'
 import { enrollmentObjectWith } from './fleet/enrollment-object.ts'
 import type { EnrollmentSources } from './fleet/fleet-row.ts'
 import { makeApp } from './http/app.ts'
 import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
 import { makeKeySets } from './keysets/lookup.ts'
 import { SEALING_PURPOSE } from './keysets/snapshot.ts'
-import { makeAdmissions } from './store/admissions.ts'
-import { keepBanList } from './store/ban-cache.ts'
-import { loadBanList } from './store/bans.ts'
 import { beginEnrollment } from './store/beginning.ts'
 import { openDatabase } from './store/d1.ts'
 import { updateEnded, updateFleetRow } from './store/enrollments.ts'
-import { makeJournal } from './store/journal.ts'
 import { makeRefusalCap } from './store/refusal-cap.ts'
-import { makeReservations } from './store/reservations.ts'
+import { openShard } from './store/shard.ts'
 
 /** What `muster dev` alone allows. */
 export interface Development {
@@ -71,13 +68,12 @@ export function compose(
 }
 
 function makeDependencies(env: Env, trust: CompiledTrust, development: Development, clock: Clock): Dependencies {
-  const database = openDatabase(env.DB)
   const directory = () => env.KEY_DIRECTORY.getByName(DIRECTORY_NAME)
   const withinRate: Dependencies['withinRate'] = async (rate, key) =>
     (await limiterOf(env, rate)?.limit({ key }))?.success ?? true
 
   const authority = once(async () => {
-    const missing = missingBindings(env)
+    const missing = missingBindings(env, trust)
     if (missing.length > 0) return refuse('ca_not_configured', { detail: missing.join('; ') })
     return loadAuthority({
       caKey: env.CA_KEY,
@@ -129,12 +125,8 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
     clock,
     trust,
     attestors,
-    database,
-    banList: keepBanList((now) => loadBanList(database, now), clock),
-    admissions: makeAdmissions(env.DB, trust),
-    reservations: makeReservations(env.DB, trust),
+    shards: shardsOfEnv(env, trust, (database, tenants) => openShard(database, { ...trust, tenants }, clock)),
     keptSignatures: makeKeptSignatures(),
-    journal: makeJournal(env.DB, clock),
     enrollmentObject: (enrollmentId) => env.ENROLLMENTS.getByName(enrollmentId),
     refreshKeySets: keySets.refresh,
     authority,
@@ -147,13 +139,14 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
 }
 
 function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): EnrollmentSources {
-  const database = openDatabase(env.DB)
+  const databaseOf = (tenant: string) => databaseOfShard(env, shardOf(trust.shards, tenant))
   return {
     trust,
     clock,
-    begin: (enrollmentId, now) => beginEnrollment(env.DB, enrollmentId, now),
-    updateRow: (row) => updateFleetRow(database, row),
-    recordEnd: (enrollmentId, reason, at) => updateEnded(database, [enrollmentId], reason, at),
+    begin: ({ enrollmentId, tenant }, now) => beginEnrollment(databaseOf(tenant), enrollmentId, now),
+    updateRow: (tenant, row) => updateFleetRow(openDatabase(databaseOf(tenant)), row),
+    recordEnd: ({ enrollmentId, tenant }, reason, at) =>
+      updateEnded(openDatabase(databaseOf(tenant)), [enrollmentId], reason, at),
   }
 }
 

@@ -1,11 +1,15 @@
 // The Worker's environment: the bindings of wrangler.toml and the secrets of `wrangler secret put`.
 
+import type { CompiledTrust } from '../trust/compiled.ts'
+import { bindingOf, openShards, type Shards, shardOf, shardsOf } from '../trust/shards.ts'
 import type { Rate } from './enrollment/rate-limit.ts'
 import type { EnrollmentObject } from './fleet/enrollment-object.ts'
 import type { KeyDirectory } from './keysets/key-directory.ts'
 
 export interface Env {
   readonly DB: D1Database
+  /** The databases of the other shards. */
+  readonly [name: `DB_${number}`]: D1Database | undefined
   readonly KEYS: KVNamespace
   readonly ENROLLMENTS: DurableObjectNamespace<EnrollmentObject>
   readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
@@ -25,11 +29,32 @@ export interface Env {
   readonly CA_TRUST?: string
 }
 
-const BINDINGS = ['DB', 'KEYS', 'ENROLLMENTS', 'KEY_DIRECTORY'] as const
+const BINDINGS = ['DB', 'KEYS', 'ENROLLMENTS', 'KEY_DIRECTORY']
 
-/** One sentence for each missing binding. */
-export const missingBindings = (env: Env): string[] =>
-  BINDINGS.filter((name) => env[name] === undefined).map((name) => `binding ${name} is missing in wrangler.toml`)
+/** One sentence for each missing binding, also those of the shards that the trust file names. */
+export function missingBindings(env: Env, { shards }: CompiledTrust): string[] {
+  const named = new Set([...BINDINGS, ...shards.map(({ shard }) => bindingOf(shard))])
+  return [...named]
+    .filter((name) => Reflect.get(env, name) === undefined)
+    .map((name) => `binding ${name} is missing in wrangler.toml`)
+}
+
+/** Undefined where the binding is missing, as `DB` is then: `missingBindings` says so. */
+export const databaseOfShard = (env: Env, shard: number): D1Database => Reflect.get(env, bindingOf(shard))
+
+/** `open`: of a shard's database, with the tenants that are in it. */
+export function shardsOfEnv<S>(
+  env: Env,
+  { shards, tenants }: CompiledTrust,
+  open: (database: D1Database, tenants: readonly string[]) => S,
+): Shards<S> {
+  return openShards(shardsOf(Object.keys(env)), shards, (shard) =>
+    open(
+      databaseOfShard(env, shard),
+      tenants.filter((tenant) => shardOf(shards, tenant) === shard),
+    ),
+  )
+}
 
 export function limiterOf(env: Env, rate: Rate): RateLimit | undefined {
   switch (rate) {

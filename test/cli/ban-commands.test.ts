@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { withDatabase } from '../../src/cli/store/database.ts'
+import { withDatabases } from '../../src/cli/store/database.ts'
 import { addSeconds, minutes, seconds, subtractSeconds, systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { insertProvisioned, updateEnded } from '../../src/worker/store/enrollments.ts'
@@ -19,13 +19,13 @@ beforeAll(async () => {
 })
 afterAll(() => edge.stop())
 
-const database = <T>(work: Parameters<typeof withDatabase<T>>[1]) =>
-  withDatabase({ persistTo: edge.persistTo, trust: 'trust.yaml' }, work)
+const database = <T>(work: Parameters<typeof withDatabases<T>>[1]) =>
+  withDatabases({ persistTo: edge.persistTo, trust: 'trust.yaml' }, work)
 
 /** Records an enrollment; gives its id. */
 async function enrolled(row: { identity?: string; tenant?: string; notAfter?: typeof now } = {}): Promise<string> {
   const enrollmentId = uuidv7(systemClock())
-  await database((db) =>
+  await database(({ all: [db] }) =>
     insertProvisioned(db, {
       enrollmentId,
       mode: 'aws-sts',
@@ -114,7 +114,7 @@ test('a ban of an enrollment or a token that is over is refused, and one that li
     `banned enrollment ${id}: 1 live enrollment now`,
   )
   const ended = await enrolled()
-  await database((db) => updateEnded(db, [ended], 'clone_suspected', now))
+  await database(({ all: [db] }) => updateEnded(db, [ended], 'clone_suspected', now))
   expect(await refusal('ban', '--enrollment', ended)).toMatch(/has ended, .*: ban --identity "arn:aws:sts::/)
 
   const token = JSON.parse(await said('token', 'mint', '--tenant', 'acme', '--json')).id

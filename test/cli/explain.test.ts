@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
-import { withDatabase } from '../../src/cli/store/database.ts'
+import { withDatabases } from '../../src/cli/store/database.ts'
 import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { insertBan } from '../../src/worker/store/bans.ts'
@@ -20,7 +20,7 @@ async function refused(row: Partial<EventRow> & { reason: string }): Promise<str
   const id = uuidv7(systemClock())
   const facts = { mode: null, tenant: null, source: null, identity: null, runnerId: null, enrollmentId: null }
   const rest = { serial: null, spiffeId: null, instanceId: null, colo: null, detail: null, claimed: null }
-  await withDatabase({ persistTo, trust: 'trust.yaml' }, (db) =>
+  await withDatabases({ persistTo, trust: 'trust.yaml' }, ({ all: [db] }) =>
     db.insert(event).values({ id, time: now, outcome: 'refused', proven: true, ...facts, ...rest, ...row }),
   )
   return id
@@ -29,7 +29,7 @@ async function refused(row: Partial<EventRow> & { reason: string }): Promise<str
 const explain = (id: string, ...more: string[]) => runMuster(['explain', id, '--persist-to', persistTo, ...more])
 
 test('a ban that was met is named, though the ban names the role and the event its session', async () => {
-  await withDatabase({ persistTo, trust: 'trust.yaml' }, (db) =>
+  await withDatabases({ persistTo, trust: 'trust.yaml' }, ({ all: [db] }) =>
     insertBan(db, { kind: 'identity', value: ROLE, note: null, createdAt: now }),
   )
   const id = await refused({ reason: 'banned', tenant: 'acme', identity: `${ROLE}/i-1` })

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { withDatabase } from '../../src/cli/store/database.ts'
+import { withDatabases } from '../../src/cli/store/database.ts'
 import { systemClock, toEpochSeconds } from '../../src/protocol/time.ts'
 import { uuidv7 } from '../../src/protocol/uuid.ts'
 import { insertToken, revokeToken } from '../../src/worker/store/tokens.ts'
@@ -32,11 +32,11 @@ test('a live runner token with a slash in its ID fails the check once clusters a
   const id = uuidv7(systemClock())
   const row = { id, hash: 'h', kind: 'runner', tenant: 'default', runnerId: 'a/node', createdAt: now } as const
   const { persistTo } = edge
-  await withDatabase({ persistTo, trust }, (db) => insertToken(db, row))
+  await withDatabases({ persistTo, trust }, ({ all: [db] }) => insertToken(db, row))
   const refused = await check()
   expect([refused.code, refused.stderr]).toEqual([1, expect.stringMatching(/^.*:1:1: .*"a\/node".*revoke.*\n$/)])
   expect((await muster(file('none.yaml', '{}'), 'trust', 'check')).code).toBe(0)
-  await withDatabase({ persistTo, trust }, (db) => revokeToken(db, id, now))
+  await withDatabases({ persistTo, trust }, ({ all: [db] }) => revokeToken(db, id, now))
   expect((await check()).code).toBe(0)
 })
 

@@ -109,7 +109,7 @@ describe('beside a running edge', () => {
   ])('of environment %j, a command with %j is refused', async (environment, env, message) => {
     const state = stateFolder(join(scratch, `state-${environment}`))
     const unlock = lockState(state)
-    const close = await serveState(state, async () => [], { environment, trustHash: '' })
+    const close = await serveState(state, async () => [], { environment, trustHash: '', shards: [0] })
     const { code, stdout, stderr } = await runMuster(['token', 'list', '--persist-to', state.root], { env })
     await close()
     unlock?.()

@@ -140,6 +140,7 @@ export const trustOf = (clusters: readonly Pick<Cluster, 'issuer' | 'ca'>[] = []
     ...cluster,
   })),
   bootstrapTenant: 'default',
+  shards: [],
   tenants: ['default'],
   awsMappings: [],
   kubernetesMappings: [],

@@ -13,6 +13,7 @@ export const trustWith = (changes: Partial<CompiledTrust> = {}): CompiledTrust =
   clusters: [],
   bootstrapTenant: 'default',
   tenants: ['default', 'acme', 'globex'],
+  shards: [],
   awsMappings: [],
   kubernetesMappings: [],
   ...changes,

@@ -7,6 +7,8 @@ declare global {
   namespace Cloudflare {
     interface Env {
       readonly DB: D1Database
+      readonly SHARD_1: D1Database
+      readonly SHARD_2: D1Database
       readonly KEYS: KVNamespace
       readonly ENROLLMENTS: DurableObjectNamespace<EnrollmentObject>
       readonly KEY_DIRECTORY: DurableObjectNamespace<KeyDirectory>
@@ -15,5 +17,7 @@ declare global {
   }
 }
 
-await applyD1Migrations(env.DB, env.MIGRATIONS)
-await env.DB.batch(['token', 'enrollment', 'ban', 'event'].map((table) => env.DB.prepare(`DELETE FROM ${table}`)))
+for (const database of [env.DB, env.SHARD_1, env.SHARD_2]) {
+  await applyD1Migrations(database, env.MIGRATIONS)
+  await database.batch(['token', 'enrollment', 'ban', 'event'].map((table) => database.prepare(`DELETE FROM ${table}`)))
+}

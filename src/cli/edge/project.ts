@@ -13,14 +13,18 @@ import { CommandError } from '../operator/command.ts'
 /** The folder with wrangler.toml, the Worker's sources and the migrations. */
 export const PROJECT = fileURLToPath(new URL('../../../', import.meta.url))
 
-/** Refuses in an installed package, which has neither the Worker's sources nor workerd. */
-export function requireCheckout(command: string): void {
+/** False in an installed package, which has neither the Worker's sources nor workerd. */
+export function isCheckout(): boolean {
   try {
     import.meta.resolve('miniflare')
-    if (existsSync(join(PROJECT, 'src/worker/dev.ts'))) return
+    return existsSync(join(PROJECT, 'src/worker/dev.ts'))
   } catch {
-    // Not installed.
+    return false
   }
+}
+
+export function requireCheckout(command: string): void {
+  if (isCheckout()) return
   throw new CommandError(`${command} needs a checkout with its development dependencies: clone it, then npm ci`)
 }
 
@@ -31,12 +35,20 @@ export interface Project {
   /** Miniflare's options: bindings and compatibility, no code. */
   readonly worker: V4WorkerOptions
   /** Where `wrangler deploy` puts it; null: wrangler.toml does not say. */
-  readonly deployed: {
-    readonly accountId: string | null
-    readonly databaseName: string | null
-    readonly databaseId: string | null
-  }
+  readonly accountId: string | null
+  /** The one of shard 0 first. */
+  readonly databases: readonly ShardDatabase[]
 }
+
+/** What wrangler.toml says of the database of a shard; null: it does not say. */
+export interface ShardDatabase {
+  readonly shard: number
+  readonly name: string | null
+  readonly id: string | null
+}
+
+/** The shards that wrangler.toml binds; always shard 0. */
+export const shardsIn = ({ databases }: Project): number[] => databases.map(({ shard }) => shard)
 
 /** wrangler's environment: of `--env`, or of the variable that wrangler reads; null: the top level of wrangler.toml. */
 export const environmentOf = (option: string | undefined): string | null =>
@@ -71,7 +83,13 @@ export async function readProject(option?: string, ending?: AbortSignal): Promis
 /** Changes with everything that wrangler's answer depends on. */
 function fingerprint(environment: string | null): string {
   const hash = createHash('sha256').update(JSON.stringify([PROJECT, environment]))
-  for (const name of ['wrangler.toml', 'package.json', 'src/cli/edge/read-project.ts', ...migrations()]) {
+  for (const name of [
+    'wrangler.toml',
+    'package.json',
+    'src/cli/edge/read-project.ts',
+    'src/trust/shards.ts',
+    ...migrations(),
+  ]) {
     hash.update(`${name}\n`).update(readFileSync(join(PROJECT, name)))
   }
   return hash.digest('hex').slice(0, 32)

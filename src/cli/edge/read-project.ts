@@ -3,7 +3,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig, unstable_splitSqlQuery } from 'wrangler'
-import { PROJECT, type Project } from './project.ts'
+import { bindingOf, shardsOf } from '../../trust/shards.ts'
+import { PROJECT, type Project, type ShardDatabase } from './project.ts'
 
 const environment = process.argv[2]
 const file = { config: join(PROJECT, 'wrangler.toml') }
@@ -18,8 +19,25 @@ const {
   vpcNetworks: __,
   ...worker
 } = unstable_getMiniflareWorkerOptions(config, environment).workerOptions
-const database = config.d1_databases.find(({ binding }: { binding: string }) => binding === 'DB')
-const folder = join(PROJECT, database?.migrations_dir ?? 'migrations')
+type Bound = {
+  readonly binding: string
+  readonly database_name?: string
+  readonly database_id?: string
+  readonly migrations_dir?: string
+}
+const bound = new Map<string, Bound>(config.d1_databases.map((database: Bound) => [database.binding, database]))
+// Without a binding there is a shard 0 all the same: what is missing is said where it is used.
+const databases = [...new Set([0, ...shardsOf([...bound.keys()])])].map((shard): ShardDatabase => {
+  const { database_name: name = null, database_id: id = null } = bound.get(bindingOf(shard)) ?? {}
+  const twin = [...bound.values()].find(
+    ({ binding, database_id }) => binding !== bindingOf(shard) && database_id === id,
+  )
+  if (id !== null && twin !== undefined) {
+    throw new Error(`${bindingOf(shard)} and ${twin.binding} have one database_id: each needs a database of its own`)
+  }
+  return { shard, name, id }
+})
+const folder = join(PROJECT, bound.get(bindingOf(0))?.migrations_dir ?? 'migrations')
 
 const project: Project = {
   crons: config.triggers.crons ?? [],
@@ -29,10 +47,7 @@ const project: Project = {
     .map((name) => ({ name, statements: unstable_splitSqlQuery(readFileSync(join(folder, name), 'utf8')) })),
   variables: config.vars as Project['variables'],
   worker: { ...worker, modules: [], name: config.name ?? 'muster' },
-  deployed: {
-    accountId: config.account_id ?? null,
-    databaseName: database?.database_name ?? null,
-    databaseId: database?.database_id ?? null,
-  },
+  accountId: config.account_id ?? null,
+  databases,
 }
 process.stdout.write(JSON.stringify(project))

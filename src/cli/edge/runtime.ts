@@ -5,11 +5,12 @@ import { join } from 'node:path'
 import { convertV4MiniflareOptions, type Json, Miniflare, NoOpLog, type V4WorkerOptions } from 'miniflare'
 import { codeOf, messageOf } from '../../node/errors.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
+import { bindingOf } from '../../trust/shards.ts'
 import { CommandError } from '../operator/command.ts'
 import { makeFolder } from '../operator/files.ts'
 import { TRUST_MODULE } from './bundle.ts'
 import { OUTBOUND_WORKER } from './outbound.ts'
-import { type Migration, PROJECT, type Project } from './project.ts'
+import { type Migration, PROJECT, type Project, shardsIn } from './project.ts'
 import type { StateFolder } from './state.ts'
 import { throughShell, watch, workerdEnvironment, workerdPid } from './watchdog.ts'
 
@@ -27,8 +28,8 @@ export interface RuntimeOptions {
   readonly ending: AbortSignal
 }
 
-/** Runs one statement on D1; gives the values of each row in the order of the columns. */
-export type Query = (sql: string, params: readonly unknown[]) => Promise<unknown[][]>
+/** Runs one statement on the D1 of a shard; gives the values of each row in the order of the columns. */
+export type Query = (shard: number, sql: string, params: readonly unknown[]) => Promise<unknown[][]>
 
 export interface Runtime {
   readonly query: Query
@@ -106,10 +107,11 @@ async function launch(
       throw startFault(state, error)
     })
     ending?.throwIfAborted()
-    await applyMigrations(await made.getD1Database('DB'), project.migrations)
+    const databaseOf = (shard: number) => made.getD1Database(bindingOf(shard))
+    for (const shard of shardsIn(project)) await applyMigrations(await databaseOf(shard), project.migrations)
     // Asked for each time: Miniflare starts another workerd where one has crashed, and what the former gave is dead.
-    const query: Query = async (sql, params) => {
-      const database = await made.getD1Database('DB')
+    const query: Query = async (shard, sql, params) => {
+      const database = await databaseOf(shard)
       return database
         .prepare(sql)
         .bind(...params)

@@ -10,7 +10,7 @@ import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
 import { runCrons, runScheduled } from './crons.ts'
 import { outboundWorker } from './outbound.ts'
-import { environmentOf, PROJECT, readProject } from './project.ts'
+import { environmentOf, PROJECT, readProject, shardsIn } from './project.ts'
 import { stateFolder } from './state.ts'
 import { claimState, serveState } from './state-server.ts'
 import { plainServer, tlsServer } from './terminator.ts'
@@ -97,7 +97,11 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     ending,
   })
   closing.push(runtime.stop)
-  const facts = { environment: environmentOf(options.environment), trustHash: options.trust.hash }
+  const facts = {
+    environment: environmentOf(options.environment),
+    trustHash: options.trust.hash,
+    shards: shardsIn(project),
+  }
   closing.push(await serveState(state, runtime.query, facts))
   ending.throwIfAborted()
   upstream.port = runtime.port

@@ -30,6 +30,8 @@ interface EdgeFacts {
   readonly environment: string | null
   /** Hash of the trust file that it decides by. */
   readonly trustHash: string
+  /** Shards that it has a database of. */
+  readonly shards: readonly number[]
 }
 
 /** The edge that has the lock on a state. */
@@ -48,8 +50,8 @@ export async function serveState(state: StateFolder, query: Query, facts: EdgeFa
       return
     }
     try {
-      const { sql, params } = JSON.parse(await text(request))
-      response.end(JSON.stringify({ rows: await query(sql, params) }))
+      const { shard, sql, params } = JSON.parse(await text(request))
+      response.end(JSON.stringify({ rows: await query(shard, sql, params) }))
     } catch (error) {
       response.writeHead(500).end(JSON.stringify({ error: messageOf(error) }))
     }
@@ -94,18 +96,26 @@ async function findEdge(state: StateFolder): Promise<RunningEdge | null> {
   } catch {
     return null
   }
-  const query: Query = (sql, params) => ask(address, sql, params)
-  return query('SELECT 1', []).then(
-    () => ({ query, environment: address.environment, trustHash: address.trustHash }),
+  const query: Query = (shard, sql, params) => ask(address, { shard, sql, params })
+  const { environment, trustHash, shards } = address
+  return query(0, 'SELECT 1', []).then(
+    () => ({ query, environment, trustHash, shards }),
     () => null,
   )
 }
 
-async function ask({ port, secret }: Address, sql: string, params: readonly unknown[]): Promise<unknown[][]> {
+/** What the server is sent. */
+interface Asked {
+  readonly shard: number
+  readonly sql: string
+  readonly params: readonly unknown[]
+}
+
+async function ask({ port, secret }: Address, asked: Asked): Promise<unknown[][]> {
   const response = await reach(new URL(`http://${LOOPBACK}:${port}/`), {
     method: 'POST',
     headers: { authorization: `Bearer ${secret}` },
-    body: JSON.stringify({ sql, params }),
+    body: JSON.stringify(asked),
     timeout: PATIENCE,
     limit: LARGEST,
   })

@@ -1,4 +1,5 @@
-// Lays out what a command lists: a line of headers, then a line for each row, in columns that stay where they are.
+// Lays out what a command lists: a line of headers, then a line for each row, in columns that stay where they are; and
+// puts rows of several databases in one order.
 
 import { printable } from '../../protocol/characters.ts'
 
@@ -19,3 +20,7 @@ export function table(headers: readonly string[], rows: readonly (readonly (stri
 /** In code points. */
 const widthOf = (text: string): number => [...text].length
 const pad = (text: string, width: number): string => text + ' '.repeat(width - widthOf(text))
+
+/** Rows of several databases, by ids that sort by time. */
+export const newestFirst = <T>(rows: readonly T[], idOf: (row: T) => string): T[] =>
+  rows.toSorted((a, b) => (idOf(a) < idOf(b) ? 1 : -1))

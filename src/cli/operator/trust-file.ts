@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { readCertificate } from '../../node/certificates.ts'
 import { quote } from '../../protocol/characters.ts'
 import { KEY_SET_BODY_BYTES } from '../../protocol/limits.ts'
-import { type Compilation, type Compiled, compileTrust } from '../../trust/compile.ts'
+import { type Compilation, type Compiled, type CompileOptions, compileTrust } from '../../trust/compile.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { type Mistake, TRUST_FILE_BYTES } from '../../trust/document.ts'
 import { CommandError } from './command.ts'
@@ -20,8 +20,14 @@ export async function readCompiled(path: string): Promise<Compiled> {
   throw new CommandError(`${path} has mistakes`, mistakeLines(path, compilation.error))
 }
 
-/** `deployed`: what only the local edge can honour is a mistake. Throws a CommandError where there is no such file. */
-export async function compileTrustFile(path: string, deployed = false): Promise<Compilation> {
+/**
+ * `deployed`: what only the local edge can honour is a mistake. `boundShards`: those of wrangler.toml, where they are
+ * known. Throws a CommandError where there is no such file.
+ */
+export async function compileTrustFile(
+  path: string,
+  { deployed = false, boundShards }: Partial<Pick<CompileOptions, 'deployed' | 'boundShards'>> = {},
+): Promise<Compilation> {
   if (path === '') throw new CommandError('--trust "" names no file')
   const folder = dirname(resolve(path))
   // One byte over the limit is enough for the compiler to say so.
@@ -29,6 +35,7 @@ export async function compileTrustFile(path: string, deployed = false): Promise<
   if (!file.ok) throw new CommandError(`the trust file ${path} ${file.error}; name another with --trust`)
   return compileTrust(file.value, {
     deployed,
+    boundShards,
     readFile: (name) => readWhole(resolve(folder, name), KEY_SET_BODY_BYTES),
     isCertificate: (der) => readCertificate(der) !== null,
   })

@@ -1,30 +1,42 @@
-// Opens D1 for a command: the local one, through the running edge or alone, or the deployed one.
+// Opens D1 for a command: the local one, through the running edge or alone, or the deployed one. Of each shard.
 
 import { messageOf } from '../../node/errors.ts'
+import type { CompiledTrust } from '../../trust/compiled.ts'
+import { bindingOf, shardOf } from '../../trust/shards.ts'
 import type { Database } from '../../worker/store/db.ts'
-import { type Execute, openThrough } from '../../worker/store/proxy.ts'
-import { environmentOf, readProject, requireCheckout } from '../edge/project.ts'
+import { openThrough } from '../../worker/store/proxy.ts'
+import { environmentOf, readProject, requireCheckout, shardsIn } from '../edge/project.ts'
+import type { Query } from '../edge/runtime.ts'
 import { type StateFolder, stateFolder } from '../edge/state.ts'
 import { claimState, type RunningEdge } from '../edge/state-server.ts'
 import { CommandError, type SharedOptions } from '../operator/command.ts'
 
+/** The databases that wrangler.toml binds. */
+export interface Databases {
+  /** That of shard 0 first. */
+  readonly all: readonly [Database, ...Database[]]
+  /** Throws a CommandError where wrangler.toml lacks the shard of the tenant. */
+  readonly of: (trust: CompiledTrust, tenant: string) => Database
+}
+
 /** `edge`: the edge that runs on the local state, if any. */
-type Work<T> = (db: Database, edge: RunningEdge | null) => Promise<T>
+type Work<T> = (databases: Databases, edge: RunningEdge | null) => Promise<T>
 
 /** Opens D1, runs `work` and closes it. A local one that was never used is migrated first. */
-export async function withDatabase<T>(options: SharedOptions, work: Work<T>): Promise<T> {
+export async function withDatabases<T>(options: SharedOptions, work: Work<T>): Promise<T> {
   requireCheckout('a command on the database')
   // Checked first: beside a running edge nothing else needs the name.
   if (options.env !== undefined) await readProject(options.env)
   if (options.remote) {
     const { openRemote } = await import('./remote.ts')
-    return workWith(await openRemote(options.env), work)
+    const project = await readProject(options.env)
+    return workWith(await openRemote(project), shardsIn(project), work)
   }
   const state = stateFolder(options.persistTo)
   const lock = await claimState(state)
   if (!lock.ok) {
     refuseOtherEnvironment(state, lock.error, environmentOf(options.env))
-    return workWith(lock.error.query, work, lock.error)
+    return workWith(lock.error.query, lock.error.shards, work, lock.error)
   }
   return withState(state, options.env, work).finally(lock.value)
 }
@@ -43,23 +55,39 @@ async function withState<T>(state: StateFolder, environment: string | undefined,
   // Miniflare loads while wrangler reads.
   const [project, { startDatabase }] = await Promise.all([readProject(environment), import('../edge/runtime.ts')])
   const { query, stop } = await startDatabase(state, project)
-  return workWith(query, work).finally(stop)
+  return workWith(query, shardsIn(project), work).finally(stop)
+}
+
+async function workWith<T>(
+  query: Query,
+  shards: readonly number[],
+  work: Work<T>,
+  edge: RunningEdge | null = null,
+): Promise<T> {
+  const open = (shard: number) => openOne(query, shard, shards.length > 1)
+  const [first, ...others] = shards.map(open)
+  if (first === undefined) throw new Error('there is no shard 0')
+  const of: Databases['of'] = (trust, tenant) => {
+    const shard = shardOf(trust.shards, tenant)
+    if (shards.includes(shard)) return open(shard)
+    throw new CommandError(
+      `the tenant ${tenant} is in the database ${bindingOf(shard)}, which wrangler.toml does not bind${edge === null ? '' : ', or not when the running edge was started'}: see muster trust check`,
+    )
+  }
+  try {
+    return await work({ all: [first, ...others], of }, edge)
+  } catch (error) {
+    // drizzle puts an error of its own around it, with the statement and its values.
+    throw error instanceof Error && error.cause instanceof CommandError ? error.cause : error
+  }
 }
 
 /** A statement that fails is one line for the operator: what the database said, without the statement's values. */
-async function workWith<T>(execute: Execute, work: Work<T>, edge: RunningEdge | null = null): Promise<T> {
-  let fault: unknown
-  const database = openThrough((sql, params) =>
-    execute(sql, params).catch((error: unknown) => {
-      fault = error
-      throw error
+function openOne(query: Query, shard: number, isOneOfSeveral: boolean): Database {
+  const name = isOneOfSeveral ? `the database ${bindingOf(shard)}` : 'the database'
+  return openThrough((sql, params) =>
+    query(shard, sql, params).catch((error: unknown) => {
+      throw error instanceof CommandError ? error : new CommandError(`${name}: ${messageOf(error)}`)
     }),
   )
-  try {
-    return await work(database, edge)
-  } catch (error) {
-    const isFault = error === fault || (error instanceof Error && error.cause === fault)
-    if (fault === undefined || !isFault) throw error
-    throw fault instanceof CommandError ? fault : new CommandError(`the database: ${messageOf(fault)}`)
-  }
 }

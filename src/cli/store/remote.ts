@@ -1,22 +1,27 @@
 // Runs statements on the deployed D1 over Cloudflare's REST API, the values as parameters beside the statement.
 
 import * as v from 'valibot'
+import { bindingOf } from '../../trust/shards.ts'
 import type { Execute } from '../../worker/store/proxy.ts'
-import { readProject } from '../edge/project.ts'
+import type { Project } from '../edge/project.ts'
+import type { Query } from '../edge/runtime.ts'
 import { CommandError } from '../operator/command.ts'
 import { callApi, type Login, readLogin } from './cloudflare-api.ts'
 
-/** The database that wrangler.toml binds as `DB`, in `environment` of it. */
-export async function openRemote(environment: string | undefined): Promise<Execute> {
-  const { deployed } = await readProject(environment)
-  if (deployed.databaseId === null || /^[0-]*$/.test(deployed.databaseId)) {
-    throw new CommandError(
-      'wrangler.toml names no deployed database: set database_id to what `npx wrangler d1 create muster` prints',
-    )
-  }
+/** The databases that wrangler.toml binds. */
+export async function openRemote({ databases, accountId }: Project): Promise<Query> {
+  const ids = new Map(databases.map(({ shard, id }) => [shard, deployedId(shard, id)]))
   const login = await readLogin()
-  const account = process.env.CLOUDFLARE_ACCOUNT_ID ?? deployed.accountId ?? (await onlyAccount(login))
-  return queryD1(login, account, deployed.databaseId)
+  const account = process.env.CLOUDFLARE_ACCOUNT_ID ?? accountId ?? (await onlyAccount(login))
+  return (shard, sql, params) => queryD1(login, account, ids.get(shard) ?? '')(sql, params)
+}
+
+function deployedId(shard: number, id: string | null): string {
+  if (id !== null && !/^[0-]*$/.test(id)) return id
+  const [which, name] = shard === 0 ? ['', 'muster'] : [` for ${bindingOf(shard)}`, `muster-${shard}`]
+  throw new CommandError(
+    `wrangler.toml names no deployed database${which}: set database_id to what \`npx wrangler d1 create ${name}\` prints`,
+  )
 }
 
 /** The login's account, where it has one alone. */

@@ -8,7 +8,9 @@ import { clientOf, type Decision, decide, provenBy, tokenIdOf } from '../../trus
 import type { Claims } from '../../trust/modes/registry.ts'
 import type { TokenProof } from '../attestors/minted-token.ts'
 import type { Admission, PresentedToken } from '../store/admissions.ts'
+import { askAll } from '../store/ask-all.ts'
 import type { PlatformIdentity } from '../store/reservations.ts'
+import type { Shard } from '../store/shard.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { Facts } from './event.ts'
 import { clientKey, tokenKey } from './rate-limit.ts'
@@ -24,7 +26,7 @@ export interface Authorized<T> {
 export async function authorizeEvidence<T extends Admission>(
   deps: Dependencies,
   claims: Claims,
-  ask: (identity: PlatformIdentity) => Promise<T>,
+  ask: (shard: Shard, identity: PlatformIdentity) => Promise<T>,
   facts: Facts,
 ): Promise<Outcome<Authorized<T>>> {
   const decision = decideAndNote(deps, claims, facts)
@@ -35,7 +37,7 @@ export async function authorizeEvidence<T extends Admission>(
 
   const names = namesOf({ ...decision.value, enrollmentId: null, tokenId: tokenIdOf(decision.value) })
   const { mode, source, identity, runnerId } = decision.value
-  const found = await ask({
+  const found = await ask(deps.shards.of(tenant), {
     mode,
     source,
     tenant,
@@ -47,16 +49,22 @@ export async function authorizeEvidence<T extends Admission>(
   return admitted(found) ?? ok({ decision: decision.value, found })
 }
 
-/** A minted token. Whose it is, only D1 knows, so the rate of its tenant is counted afterwards. */
+/**
+ * A minted token. Whose it is, only D1 knows. So all shards are asked, and the rate of its tenant is counted afterwards.
+ */
 export async function authorizeToken<T extends Admission & { readonly token: PresentedToken }>(
   deps: Dependencies,
   { kind, tokenHash }: TokenProof,
   now: EpochSeconds,
-  ask: () => Promise<T | null>,
+  ask: (shard: Shard) => Promise<T | null>,
   facts: Facts,
 ): Promise<Outcome<Authorized<T>>> {
   if (!(await deps.withinRate('identities', tokenKey(tokenHash)))) return refuse('rate_limited')
-  const found = await ask()
+  const found = await askAll(deps.shards.all, async (shard) => {
+    const found = await ask(shard)
+    // A token in another shard than its tenant is none: what it would enroll would be looked for in vain.
+    return found !== null && deps.shards.of(found.token.tenant) === shard ? found : null
+  })
   if (found === null) return refuse('token_unknown')
   const claims = tokenClaims(found.token, kind, now)
   if (!claims.ok) return claims

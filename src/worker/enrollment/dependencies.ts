@@ -4,16 +4,13 @@ import type { Bytes } from '../../protocol/bytes.ts'
 import type { VerifiedLeaf } from '../../protocol/leaf.ts'
 import type { Outcome } from '../../protocol/refusals.ts'
 import type { Clock } from '../../protocol/time.ts'
-import type { BanList } from '../../trust/bans.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
+import type { Shards } from '../../trust/shards.ts'
 import type { Attestors } from '../attestors/registry.ts'
 import type { Authority } from '../ca/authority.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
-import type { Admissions } from '../store/admissions.ts'
-import type { WorkerDatabase } from '../store/d1.ts'
-import type { Journal } from '../store/journal.ts'
 import type { RefusalCap } from '../store/refusal-cap.ts'
-import type { Reservations } from '../store/reservations.ts'
+import type { Shard } from '../store/shard.ts'
 import type { KeptSignatures } from './kept-signatures.ts'
 import type { Rate } from './rate-limit.ts'
 
@@ -21,14 +18,8 @@ export interface Dependencies {
   readonly clock: Clock
   readonly trust: CompiledTrust
   readonly attestors: Attestors
-  readonly database: WorkerDatabase
-  /** At most 30 s old, or 15 min while the database is away. */
-  readonly banList: (waitUntil: (work: Promise<unknown>) => void) => Promise<Outcome<BanList>>
-  readonly admissions: Admissions
-  readonly reservations: Reservations
+  readonly shards: Shards<Shard>
   readonly keptSignatures: KeptSignatures
-  /** Writes what follows an answer. */
-  readonly journal: Journal
   /** The object of an enrollment. Call it only once the certificate is verified or the enrollment is reserved. */
   readonly enrollmentObject: (enrollmentId: string) => DurableObjectStub<EnrollmentObject>
   /** Fetches every cluster's key set anew. */

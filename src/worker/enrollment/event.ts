@@ -100,7 +100,7 @@ function recordAs(deps: Dependencies, caller: Caller, granted: Granted, facts: F
   logEvent('info', row)
   // Logged only: a row for each renewal, one in ten minutes and runner, would be most of the cost of a fleet.
   if (granted !== 'enrolled' && granted !== 'named') return
-  deps.journal.write({ event: row, signed: facts.signed ?? null }, caller.waitUntil)
+  deps.shards.of(row.tenant).journal.write({ event: row, signed: facts.signed ?? null }, caller.waitUntil)
 }
 
 /** How many objects are asked, one call each. */
@@ -109,11 +109,13 @@ const SHARERS_ASKED = 40
 /** Asks the objects of those that may have renewed since their row was written. */
 async function isRunnerIdShared(
   deps: Dependencies,
-  { runnerId, enrollmentId }: Facts,
+  { runnerId, enrollmentId, tenant = null }: Facts,
   now: EpochSeconds,
 ): Promise<boolean> {
   if (!runnerId || !enrollmentId) return false
-  const others = await sharersOf(deps.database, { runnerId, enrollmentId }, now, SHARERS_ASKED).catch(() => [])
+  const others = await sharersOf(deps.shards.of(tenant).database, { runnerId, enrollmentId }, now, SHARERS_ASKED).catch(
+    () => [],
+  )
   const states = await Promise.allSettled(others.map((id) => deps.enrollmentObject(id).status()))
   return states.some((state) => {
     const known = state.status === 'fulfilled' ? state.value : null
@@ -126,7 +128,8 @@ function recordRefusal(deps: Dependencies, caller: Caller, refusal: Refusal, fac
   const { reason } = refusal
   const row = rowOf(caller, facts, { outcome: 'refused', ...refusal })
   logEvent(REASONS[reason] === 'internal' ? 'error' : 'warn', row)
-  if (reason !== 'rate_limited' && deps.refusalCap.admits(row)) store(caller, () => insertRefusal(deps.database, row))
+  if (reason !== 'rate_limited' && deps.refusalCap.admits(row))
+    store(caller, () => insertRefusal(deps.shards.of(row.tenant).database, row))
 }
 
 /** Logs an exception under the request id, with nothing of the request. */

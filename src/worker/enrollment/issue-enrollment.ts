@@ -49,10 +49,11 @@ export async function issueEnrollment(
     const signed = await signFirst(deps, issuance, { ...subject, ...onRecord }, enrollment, facts)
     return ok({ ...subject, ...signed, runnerId })
   }
-  const bans = await deps.banList(issuance.waitUntil)
+  const bans = await deps.shards.of(tenant).banList(issuance.waitUntil)
   if (!bans.ok) return bans
   const { der } = await issueCertificate(issuance.authority, { ...subject, ...candidate, spki: issuance.csr.spki })
-  const again = await deps.enrollmentObject(enrollmentId).repeat(enrollmentId, { ...candidate, der }, bans.value)
+  const object = deps.enrollmentObject(enrollmentId)
+  const again = await object.repeat({ enrollmentId, tenant }, { ...candidate, der }, bans.value)
   return again.ok ? ok({ ...subject, ...again.value, runnerId }) : again
 }
 
@@ -99,9 +100,12 @@ async function reserveByEvidence(
   claims: Claims,
   facts: Facts,
 ): Promise<Outcome<Reserved>> {
-  const ask = (identity: Parameters<Dependencies['reservations']['byEvidence']>[0]) =>
-    deps.reservations.byEvidence(identity, application)
-  const authorized = await authorizeEvidence(deps, claims, ask, facts)
+  const authorized = await authorizeEvidence(
+    deps,
+    claims,
+    ({ reservations }, identity) => reservations.byEvidence(identity, application),
+    facts,
+  )
   if (!authorized.ok) return authorized
   const { decision, found } = authorized.value
   if (found.enrollment === null) throw new Error('an admitted caller was not recorded')
@@ -114,8 +118,13 @@ async function reserveByToken(
   proof: TokenProof,
   facts: Facts,
 ): Promise<Outcome<Reserved>> {
-  const ask = () => deps.reservations.byToken(proof.kind, proof.tokenHash, application)
-  const authorized = await authorizeToken(deps, proof, application.enrolledAt, ask, facts)
+  const authorized = await authorizeToken(
+    deps,
+    proof,
+    application.enrolledAt,
+    ({ reservations }) => reservations.byToken(proof.kind, proof.tokenHash, application),
+    facts,
+  )
   if (!authorized.ok) return authorized
   const { decision, found } = authorized.value
   const enrollment = tokenOutcome(found, application)

@@ -24,7 +24,7 @@ export async function issueRenewal(
 ): Promise<Outcome<Issued>> {
   const { enrollmentId, tenant, mode, source } = presented
   noteLeaf(facts, presented)
-  const bans = await deps.banList(waitUntil)
+  const bans = await deps.shards.of(tenant).banList(waitUntil)
   if (!bans.ok) return bans
   const { spki, publicKeyHash } = csr
   // A replayed request proves nothing. It asks for the same key again, so it uses up the rate of that key alone.

@@ -69,7 +69,12 @@ async function authorizeWorkload(
   // There is no CSR here, so the token is bound to no key.
   const claims = await attestor.appraise(evidence.value, { now, challengeNonce: '', address })
   if (!claims.ok) return claims
-  return authorizeEvidence(deps, claims.value, ({ bannedBy }) => deps.admissions.ofEvidence(bannedBy, now), facts)
+  return authorizeEvidence(
+    deps,
+    claims.value,
+    ({ admissions }, { bannedBy }) => admissions.ofEvidence(bannedBy, now),
+    facts,
+  )
 }
 
 async function authorizeMinted(
@@ -82,7 +87,7 @@ async function authorizeMinted(
   const proof = await proveToken(token, 'runner')
   if (!proof.ok) return proof
   const { tokenHash } = proof.value
-  return authorizeToken(deps, proof.value, now, () => deps.admissions.ofToken(tokenHash, now), facts)
+  return authorizeToken(deps, proof.value, now, ({ admissions }) => admissions.ofToken(tokenHash, now), facts)
 }
 
 const BEARER = 'bearer '

@@ -67,9 +67,9 @@ async function steps(
   const refusal = connectionRefusal(presented.value, now)
   if (refusal !== null) return err(refusal)
 
-  const bans = await deps.banList(caller.waitUntil)
-  if (!bans.ok) return bans
   const { leaf, der } = presented.value
+  const bans = await deps.shards.of(leaf.tenant).banList(caller.waitUntil)
+  if (!bans.ok) return bans
   // A replayed challenge uses up its own rate alone. The object bounds how many other challenges are used.
   const asked = clientKey(leaf.tenant, `${leaf.enrollmentId}/${challenge.value?.challenge ?? 'tls'}`)
   if (!(await deps.withinRate('identities', asked))) return refuse('rate_limited')

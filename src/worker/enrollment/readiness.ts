@@ -14,20 +14,24 @@ export interface Readiness {
   readonly faults: readonly string[]
 }
 
-export async function readiness({ clock, trust, authority, database }: Dependencies): Promise<Readiness> {
+export async function readiness({ clock, trust, authority, shards }: Dependencies): Promise<Readiness> {
   const faults: string[] = []
   const now = toEpochSeconds(clock())
   const loaded = await authority()
   const usable = loaded.ok ? validityOf(loaded.value, now, trust.certificate.lifetime) : loaded
   if (!usable.ok) faults.push(usable.error.detail ?? 'the certificate authority is not configured')
-  try {
-    await pingDatabase(database)
-    if (trust.clusters.length > 0 && (await liveRunnerIdWithSlash(database, now)) !== null)
-      faults.push(
-        'a live runner token has a runner ID with "/", which is reserved: `muster trust check --remote` names it',
-      )
-  } catch {
+  const reserved = await Promise.all(
+    shards.all.map(async ({ database }) => {
+      await pingDatabase(database)
+      return trust.clusters.length > 0 ? liveRunnerIdWithSlash(database, now) : null
+    }),
+  ).catch(() => {
     faults.push('D1 does not answer or is not migrated')
-  }
+    return []
+  })
+  if (reserved.some((runnerId) => runnerId !== null))
+    faults.push(
+      'a live runner token has a runner ID with "/", which is reserved: `muster trust check --remote` names it',
+    )
   return { ready: faults.length === 0, trust: trust.hash, faults }
 }

@@ -23,8 +23,13 @@ export interface RenewalAnswer {
   readonly again: SignedLeaf | null
 }
 
-/** Who uses the enrollment: the holder of a certificate, or null, whoever asks for the enrollment itself. */
-export interface UseCaller {
+/** The enrollment, for an object that does not know it yet. Its tenant says in which shard it is on record. */
+export interface NamedEnrollment {
   readonly enrollmentId: string
+  readonly tenant: string
+}
+
+/** Who uses the enrollment: the holder of a certificate, or null, whoever asks for the enrollment itself. */
+export interface UseCaller extends NamedEnrollment {
   readonly presented: PresentedLeaf | null
 }

@@ -14,7 +14,7 @@ import type { Decision } from '../../trust/decide.ts'
 import { reauthorize } from '../../trust/reauthorize.ts'
 import { logFailure } from '../telemetry/log.ts'
 import { recordFromD1, recordOfProvisioned } from './begin.ts'
-import type { Answer, RenewalAnswer, UseCaller } from './calls.ts'
+import type { Answer, NamedEnrollment, RenewalAnswer, UseCaller } from './calls.ts'
 import {
   clearedAfter,
   type EnrollmentSources,
@@ -56,8 +56,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   /** For a repeated enrollment. `candidate`: a new certificate for its key. The value is the certificate to answer with. */
-  async repeat(enrollmentId: string, candidate: SignedLeaf, list: BanList): Promise<Outcome<SignedLeaf>> {
-    const { result } = await this.#apply({ enrollmentId, presented: null }, list, (record, conditions) =>
+  async repeat(named: NamedEnrollment, candidate: SignedLeaf, list: BanList): Promise<Outcome<SignedLeaf>> {
+    const { result } = await this.#apply({ ...named, presented: null }, list, (record, conditions) =>
       repeatUse(record, candidate, conditions),
     )
     return result
@@ -65,8 +65,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** `candidate`: a new certificate, which is on record where it is granted. */
   async renew(presented: PresentedLeaf, candidate: SignedLeaf, list: BanList): Promise<RenewalAnswer> {
-    const { enrollmentId } = presented
-    const { known, result } = await this.#apply({ enrollmentId, presented }, list, (stored, conditions) => {
+    const { enrollmentId, tenant } = presented
+    const { known, result } = await this.#apply({ enrollmentId, tenant, presented }, list, (stored, conditions) => {
       const { record, result } = renewalUse(stored, presented, candidate, conditions)
       return { record: record && this.#withRow(record, conditions.now), result }
     })
@@ -79,8 +79,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** Admits a connection. The ticket is the path under which `fetch` takes its socket, once. */
   async admit(presented: PresentedLeaf, challenge: Challenge | null, list: BanList): Promise<Answer<Admission>> {
-    const { enrollmentId } = presented
-    const { known, result } = await this.#apply({ enrollmentId, presented }, list, (record, conditions) =>
+    const { enrollmentId, tenant } = presented
+    const { known, result } = await this.#apply({ enrollmentId, tenant, presented }, list, (record, conditions) =>
       connectionUse(record, presented, challenge, conditions),
     )
     if (!result.ok) return { known, result }
@@ -127,7 +127,7 @@ export class EnrollmentObject extends DurableObject<unknown> {
     const record = this.#stored.current
     if (record === null || now > clearedAfter(record)) {
       if (record !== null && record.ended === null)
-        this.#updateD1(this.#sources.updateRow(fleetRowOf(record, false, now)))
+        this.#updateD1(this.#sources.updateRow(record.decision.tenant, fleetRowOf(record, false, now)))
       await this.#stored.clear()
       return
     }
@@ -152,8 +152,8 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   /** Asks the runner to finish its work and exit: at once where it is connected, else when it connects. */
-  async drain(enrollmentId: string): Promise<void> {
-    const begun = this.#stored.current === null ? await this.#begin({ enrollmentId, presented: null }) : null
+  async drain(named: NamedEnrollment): Promise<void> {
+    const begun = this.#stored.current === null ? await this.#begin({ ...named, presented: null }) : null
     const record = this.#stored.current ?? (begun?.ok ? begun.value : null)
     if (record === null || record.ended !== null || sendDrain(openSockets(this.ctx))) return
     await this.#save({ ...record, drain: true })
@@ -190,14 +190,14 @@ export class EnrollmentObject extends DurableObject<unknown> {
   }
 
   /** The record of an enrollment that begins. It is not stored. */
-  async #begin({ enrollmentId, presented }: UseCaller): Promise<Outcome<EnrollmentRecord>> {
+  async #begin({ presented, ...named }: UseCaller): Promise<Outcome<EnrollmentRecord>> {
     const { trust, begin } = this.#sources
     if (presented !== null && mayStartLineage(presented.mode)) return recordOfProvisioned(trust, presented)
     try {
-      return recordFromD1(await begin(enrollmentId, this.#now()), presented)
+      return recordFromD1(await begin(named, this.#now()), presented)
     } catch (error) {
       // An exception would cross to the Worker as a bug.
-      logFailure('an enrollment could not begin', error, { enrollmentId })
+      logFailure('an enrollment could not begin', error, { enrollmentId: named.enrollmentId })
       return refuse('storage_unavailable')
     }
   }
@@ -233,14 +233,15 @@ export class EnrollmentObject extends DurableObject<unknown> {
     if (record.ended === null || before?.ended) return
     closeAll(this.ctx, 'unauthorized')
     const { reason, at } = record.ended
-    this.#updateD1(this.#sources.recordEnd(record.enrollmentId, reason, at))
+    const { enrollmentId, decision } = record
+    this.#updateD1(this.#sources.recordEnd({ enrollmentId, tenant: decision.tenant }, reason, at))
   }
 
   /** Updates the fleet row where that is due. The caller stores the record that is returned. */
   #withRow(record: EnrollmentRecord, now: EpochSeconds): EnrollmentRecord {
     if (!isRowDue(record, now)) return record
     const row = fleetRowOf(record, isConnected(this.ctx), now)
-    this.#updateD1(this.#sources.updateRow(row), () => this.#forgetRow(now))
+    this.#updateD1(this.#sources.updateRow(record.decision.tenant, row), () => this.#forgetRow(now))
     return { ...record, row: { writtenAt: now, liveUntil: row.liveUntil } }
   }
 

@@ -4,6 +4,7 @@ import type { Reason } from '../../protocol/reasons.ts'
 import { addSeconds, type Clock, type EpochSeconds, epochSeconds, hours } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import type { RecordedEnrollment } from './begin.ts'
+import type { NamedEnrollment } from './calls.ts'
 import { type EnrollmentRecord, forgottenAfter } from './record.ts'
 
 /** What the object needs of the rest of the Worker. */
@@ -11,11 +12,11 @@ export interface EnrollmentSources {
   readonly trust: CompiledTrust
   readonly clock: Clock
   /** Marks the enrollment as begun in D1, and gives it as it was recorded; null where it is not on record. */
-  readonly begin: (enrollmentId: string, now: EpochSeconds) => Promise<RecordedEnrollment | null>
+  readonly begin: (named: NamedEnrollment, now: EpochSeconds) => Promise<RecordedEnrollment | null>
   /** Updates the fleet row of the enrollment. Called at most once an hour, unless the last call failed. */
-  readonly updateRow: (row: FleetRow) => Promise<void>
+  readonly updateRow: (tenant: string, row: FleetRow) => Promise<void>
   /** Records the end of the enrollment; called once. */
-  readonly recordEnd: (enrollmentId: string, reason: Reason, at: EpochSeconds) => Promise<void>
+  readonly recordEnd: (named: NamedEnrollment, reason: Reason, at: EpochSeconds) => Promise<void>
 }
 
 export interface FleetRow {

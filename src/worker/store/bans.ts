@@ -32,6 +32,25 @@ export async function insertBan(db: Database, row: Omit<BanRow, 'sweptAt'>): Pro
     .onConflictDoUpdate({ target: [ban.kind, ban.value], set: fresh })
 }
 
+type BanCopy = Ban & Pick<BanRow, 'note'>
+
+/** Every ban, to be copied to another shard. */
+export async function bansToCopy(db: Queries): Promise<BanCopy[]> {
+  const rows = await db.values<[BanKind, string, string | null]>(sql`SELECT kind, value, note FROM ban`)
+  return rows.map(([kind, value, note]) => ({ kind, value, note }))
+}
+
+/** How many bans one statement may hold: a value of D1 has 2 MB at most. */
+const COPIED_AT_ONCE = 1000
+
+/** Adds bans of another shard, as new ones; what they name is checked. Of very many, the first. */
+export async function insertCopies(db: Queries, bans: readonly BanCopy[], now: EpochSeconds): Promise<void> {
+  const copies = bans.slice(0, COPIED_AT_ONCE).map(({ kind, value, note }) => [kind, value, note])
+  await db.values(sql`INSERT INTO ban (kind, value, note, created_at)
+    SELECT value ->> 0, value ->> 1, value ->> 2, ${now} FROM json_each(${JSON.stringify(copies)}) WHERE true
+    ON CONFLICT DO NOTHING`)
+}
+
 /** Whether there was one. */
 export async function deleteBan(db: Database, { kind, value }: Ban): Promise<boolean> {
   const gone = await db
@@ -163,9 +182,14 @@ export async function requestDrain(db: Database, target: Ban, now: EpochSeconds)
   return asked.map(({ id }) => id)
 }
 
-export async function enrollmentsToDrain(db: Queries, limit: number): Promise<string[]> {
-  const found = await db.values<[string]>(sql`SELECT id FROM enrollment WHERE drain_at IS NOT NULL LIMIT ${limit}`)
-  return found.map(([id]) => id)
+export async function enrollmentsToDrain(
+  db: Queries,
+  limit: number,
+): Promise<{ enrollmentId: string; tenant: string }[]> {
+  const found = await db.values<[string, string]>(
+    sql`SELECT id, tenant FROM enrollment WHERE drain_at IS NOT NULL LIMIT ${limit}`,
+  )
+  return found.map(([enrollmentId, tenant]) => ({ enrollmentId, tenant }))
 }
 
 export async function markDrained(db: Queries, ids: readonly string[]): Promise<void> {

@@ -19,7 +19,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { withDatabase } from '../../../src/cli/store/database.ts'
+import { withDatabases } from '../../../src/cli/store/database.ts'
 import { parsePem } from '../../../src/protocol/pem.ts'
 import { systemClock, toEpochSeconds } from '../../../src/protocol/time.ts'
 import { isUuidv7 } from '../../../src/protocol/uuid.ts'
@@ -220,7 +220,7 @@ describe('muster ca issue', () => {
     })
 
     const state = { persistTo: path('state'), trust: path('trust.yaml') }
-    const row = await withDatabase(state, (db) => findEnrollment(db, issued.enrollmentId))
+    const row = await withDatabases(state, ({ all: [db] }) => findEnrollment(db, issued.enrollmentId))
     expect(row).toMatchObject({
       mode: 'provisioned',
       tenant: 'acme',
@@ -232,7 +232,7 @@ describe('muster ca issue', () => {
     const unwritable = await issue('--out', '/proc/x', '--tenant', 'acme')
     expect(unwritable).toMatchObject({ code: 1, stderr: 'muster: cannot write to /proc/x: ENOENT\n' })
     expect(
-      await withDatabase(state, (db) =>
+      await withDatabases(state, ({ all: [db] }) =>
         countNamed(db, { kind: 'tenant', value: 'acme' }, toEpochSeconds(systemClock())),
       ),
     ).toBe(1)

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, expect, test, vi } from 'vitest'
 import { lockState, stateFolder } from '../../../src/cli/edge/state.ts'
-import { withDatabase } from '../../../src/cli/store/database.ts'
+import { withDatabases } from '../../../src/cli/store/database.ts'
 import { startEdge } from '../../end-to-end/edge.ts'
 import { spawnMuster } from '../../end-to-end/muster.ts'
 import { PROJECT } from '../../end-to-end/processes.ts'
@@ -64,7 +64,7 @@ test('a command waits a minute for another one that has the state, and then says
     .mockReturnValueOnce(began)
     .mockReturnValueOnce(began)
     .mockReturnValue(began + 60_000)
-  const waited = withDatabase({ persistTo, trust: 'trust.yaml' }, async () => {})
+  const waited = withDatabases({ persistTo, trust: 'trust.yaml' }, async () => {})
   await expect(waited).rejects.toThrow(`the local state ${persistTo} is in use by another command; try again`)
   clock.mockRestore()
   unlock?.()

@@ -129,7 +129,9 @@ test.each([
   for (const list of [NO_BANS, NO_BANS]) {
     expect((await runner.renew(presented, certificate('second'), list)).refusal).toMatchObject({ reason })
     expect((await runner.admit(presented, null, list)).result).toMatchObject(refusal(reason))
-    expect(await runner.repeat(enrollmentId, certificate('first'), list)).toMatchObject(refusal(reason))
+    expect(await runner.repeat({ enrollmentId, tenant: 'acme' }, certificate('first'), list)).toMatchObject(
+      refusal(reason),
+    )
   }
   expect(await runner.status()).toBeNull()
   expect((await findEnrollment(db, enrollmentId))?.begunAt ?? null).toBeNull()
@@ -158,17 +160,21 @@ test('an enrollment is asked for again until it has gone on', async () => {
   const { presented, enrollmentId, runner } = await recorded()
   const first = certificate('first')
   await runner.admit(presented, null, NO_BANS)
-  const again = await runner.repeat(enrollmentId, { ...first, serial: 'another' }, NO_BANS)
+  const again = await runner.repeat({ enrollmentId, tenant: 'acme' }, { ...first, serial: 'another' }, NO_BANS)
   expect(again).toMatchObject({ ok: true, value: { serial: 'first', der: presented.der } })
   await runner.renew(presented, certificate('second'), NO_BANS)
-  expect(await runner.repeat(enrollmentId, first, NO_BANS)).toMatchObject(refusal('token_retry_over'))
+  expect(await runner.repeat({ enrollmentId, tenant: 'acme' }, first, NO_BANS)).toMatchObject(
+    refusal('token_retry_over'),
+  )
 })
 
 test('an enrollment that was banned meanwhile gets nothing, and its first use is no clone', async () => {
   const { presented, enrollmentId, runner } = await recorded()
   const at = toEpochSeconds(deployment.clock())
   const list: BanList = { at, bans: [{ kind: 'enrollment', value: enrollmentId }], revokedTokens: [] }
-  expect(await runner.repeat(enrollmentId, certificate('first'), list)).toMatchObject(refusal('banned'))
+  expect(await runner.repeat({ enrollmentId, tenant: 'acme' }, certificate('first'), list)).toMatchObject(
+    refusal('banned'),
+  )
   expect((await runner.renew(presented, certificate('second'), list)).refusal).toMatchObject({ reason: 'banned' })
   expect(await runner.status()).toBeNull()
   const lifted = { ...NO_BANS, at: epochSeconds(at + 1) }
@@ -177,7 +183,7 @@ test('an enrollment that was banned meanwhile gets nothing, and its first use is
 
 test('a drain that is asked for before the first connection is kept for it', async () => {
   const { enrollmentId, ...identity } = await enrollByToken(muster)
-  await objectOf(enrollmentId).drain(enrollmentId)
+  await objectOf(enrollmentId).drain({ enrollmentId, tenant: 'acme' })
   const tunnel = await connect(muster, identity)
   await tunnel.hello()
   expect(JSON.parse(await tunnel.message())).toMatchObject({ type: 'drain' })

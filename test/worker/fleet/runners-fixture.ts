@@ -120,12 +120,18 @@ export async function startMuster() {
   return { ...issuers, muster: musterUnder(issuers.issuer, issuers.root) }
 }
 
-export async function mint(kind: TokenKind = 'bootstrap', runnerId: string | null = null, tenant = 'acme') {
+export async function mint(
+  kind: TokenKind = 'bootstrap',
+  runnerId: string | null = null,
+  tenant = 'acme',
+  database = env.DB,
+) {
   const token = mintToken(kind)
   const createdAt = toEpochSeconds(deployment.clock())
   const id = uuidv7(deployment.clock())
   const expiresAt = addSeconds(createdAt, seconds(3600))
-  await insertToken(db, { id, hash: await hashToken(token), kind, tenant, runnerId, createdAt, expiresAt })
+  const row = { id, hash: await hashToken(token), kind, tenant, runnerId, createdAt, expiresAt }
+  await insertToken(openDatabase(database), row)
   return { token, id }
 }
 
