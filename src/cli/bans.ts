@@ -66,12 +66,12 @@ async function ban(options: BanOptions): Promise<void> {
   const { withDatabases } = await import('./store/database.ts')
   const { countNamed, insertBan, listBans } = await import('../worker/store/bans.ts')
   const { mapsBanned } = await import('../trust/bans.ts')
-  const { target, live } = await withDatabases(options, async ({ all }) => {
+  const { target, live } = await withDatabases(options, async ({ all, writeEach }) => {
     const target = parseTarget(named, null)
-    // One that is away must not keep the ban out of the others.
+    // A database that is away must not keep the ban out of the others.
     const counted = await Promise.allSettled(all.map((db) => countNamed(db, target, now)))
     const live = counted.reduce((sum, count) => sum + (count.status === 'fulfilled' ? count.value : 0), 0)
-    if (live === 0) {
+    if (live === 0 && counted.every(({ status }) => status === 'fulfilled')) {
       const listed = (await Promise.all(all.map(listBans))).flat()
       const stands = listed.some(({ kind, value }) => kind === target.kind && value === target.value)
       // What the trust file lacks may still have runners; without any it is misspelt.
@@ -80,7 +80,7 @@ async function ban(options: BanOptions): Promise<void> {
         await refuseEnded(all, target, now, `${state} (${otherStates(options)})`)
       }
     }
-    await inEach(all, (db) => insertBan(db, { ...target, note, createdAt: now }))
+    await writeEach((db) => insertBan(db, { ...target, note, createdAt: now }))
     return { target, live }
   })
   print(options, { ...target, note, createdAt: rfc3339(now), runners: live, state }, () =>
@@ -93,14 +93,6 @@ async function ban(options: BanOptions): Promise<void> {
       `written to ${state}`,
     ].join('\n'),
   )
-}
-
-/** Writes to as many as can be written to, then throws where one failed: the same command again mends that. */
-async function inEach<T>(all: readonly Database[], write: (db: Database) => Promise<T>): Promise<T[]> {
-  const written = await Promise.allSettled(all.map(write))
-  const failed = written.find((one) => one.status === 'rejected')
-  if (failed !== undefined) throw failed.reason
-  return written.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
 }
 
 const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0)
@@ -141,10 +133,8 @@ async function unban(options: TargetOptions): Promise<void> {
   const state = await stateName(options)
   const { withDatabases } = await import('./store/database.ts')
   const { countNamed, deleteBan } = await import('../worker/store/bans.ts')
-  const live = await withDatabases(options, async ({ all }) => {
-    const [first, ...others] = all
-    // That of shard 0 first: each minute the Worker copies its bans to the others.
-    const gone = [await deleteBan(first, target), ...(await inEach(others, (db) => deleteBan(db, target)))]
+  const live = await withDatabases(options, async ({ all, writeEach }) => {
+    const gone = await writeEach((db) => deleteBan(db, target))
     return gone.includes(true) ? total(await Promise.all(all.map((db) => countNamed(db, target, now)))) : null
   })
   if (live === null) {
@@ -179,8 +169,8 @@ async function drain(options: TargetOptions): Promise<void> {
   const { withDatabases } = await import('./store/database.ts')
   const { requestDrain } = await import('../worker/store/bans.ts')
   const now = toEpochSeconds(systemClock())
-  const enrollments = await withDatabases(options, async ({ all }) =>
-    (await inEach(all, (db) => requestDrain(db, target, now))).flat(),
+  const enrollments = await withDatabases(options, async ({ writeEach }) =>
+    (await writeEach((db) => requestDrain(db, target, now))).flat(),
   )
   if (enrollments.length === 0) {
     throw new CommandError(

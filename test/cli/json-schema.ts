@@ -15,7 +15,8 @@ type Rule = (argument: never, value: unknown, path: string) => string[]
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-const typeOf = (value: unknown): string => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value)
+const typeOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : Number.isInteger(value) ? 'integer' : typeof value
 const fits = (schema: Schema, value: unknown): boolean => schemaFaults(schema, value).length === 0
 const when = (wrong: boolean, fault: string): string[] => (wrong ? [fault] : [])
 
@@ -29,6 +30,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   type: (types: string | string[], value) => when(![types].flat().includes(typeOf(value)), `is no ${types}`),
   const: (only: unknown, value) => when(value !== only, `is not ${only}`),
   enum: (all: unknown[], value) => when(!all.includes(value), `is none of ${all}`),
+  minimum: (least: number, value) => when(typeof value === 'number' && value < least, 'is too small'),
+  maximum: (most: number, value) => when(typeof value === 'number' && value > most, 'is too large'),
   minLength: (least: number, value) => when(typeof value === 'string' && value.length < least, 'is too short'),
   maxLength: (most: number, value) => when(typeof value === 'string' && value.length > most, 'is too long'),
   pattern: (pattern: string, value) =>

@@ -16,6 +16,10 @@ export interface FakeApi {
   readonly token: string
   readonly account: string
   readonly database: string
+  /** Those of further shards. */
+  readonly otherDatabases: readonly [string, string]
+  /** Ids of databases that fail. */
+  readonly away: Set<string>
   /** The accounts of the login; one at first. */
   readonly accounts: { id: string; name: string }[]
   /** Bodies of the statements that came. */
@@ -27,15 +31,21 @@ export async function serveCloudflareApi(): Promise<FakeApi> {
   const [token, account, database] = ['a-token', 'a'.repeat(32), '11111111-2222-4333-8444-555555555555']
   const accounts = [{ id: account, name: 'Acme' }]
   const statements: FakeApi['statements'][number][] = []
-  const sqlite = new DatabaseSync(':memory:')
-  for (const name of readdirSync(MIGRATIONS).sort()) sqlite.exec(readFileSync(`${MIGRATIONS}${name}`, 'utf8'))
+  const otherDatabases = [database.replace(/^1/, '2'), database.replace(/^1/, '3')] as const
+  const away = new Set<string>()
+  const opened = new Map([database, ...otherDatabases].map((id) => [id, new DatabaseSync(':memory:')]))
+  for (const sqlite of opened.values())
+    for (const name of readdirSync(MIGRATIONS).sort()) sqlite.exec(readFileSync(`${MIGRATIONS}${name}`, 'utf8'))
 
   const answer = (method: string, path: string, body: string): [status: number, result: unknown] => {
     if (method === 'GET' && path === '/client/v4/accounts') return [200, accounts]
     const [, at, id] = path.match(/^\/client\/v4\/accounts\/(\w+)\/d1\/database\/([\w-]+)\/raw$/) ?? []
     if (method !== 'POST' || at === undefined) return [501, refusal(7003, 'the fake does not know this route')]
-    if (at !== account || id !== database) return [404, refusal(7404, `The database ${id} could not be found`)]
+    const sqlite = opened.get(id ?? '')
+    if (at !== account || id === undefined || sqlite === undefined)
+      return [404, refusal(7404, `The database ${id} could not be found`)]
     const { sql, params } = JSON.parse(body)
+    if (away.has(id)) return [500, refusal(7500, 'the database is away')]
     statements.push({ sql, params })
     try {
       return [200, [{ success: true, meta: {}, results: run(sqlite, sql, params) }]]
@@ -61,11 +71,13 @@ export async function serveCloudflareApi(): Promise<FakeApi> {
     token,
     account,
     database,
+    otherDatabases,
+    away,
     accounts,
     statements,
     close: async () => {
       await closeServer(server)
-      sqlite.close()
+      for (const sqlite of opened.values()) sqlite.close()
     },
   }
 }

@@ -53,6 +53,27 @@ const mapped = (mapping: string) =>
   `${withIssuer('https://a.example.com')}tenants:\n  - slug: acme\n    kubernetes: [${mapping}]\n`
 const aws = (mapping: string) => `tenants:\n  - slug: acme\n    aws: [${mapping}]\n`
 
+describe('databases', () => {
+  const SHARDS = `tenants: [{slug: acme}, {slug: globex, shard: 15}, {slug: initech, shard: 0}]`
+  const compileBound = (...boundShards: number[]) =>
+    compileTrust(new TextEncoder().encode(SHARDS), { readFile, isCertificate, deployed: true, boundShards })
+
+  test('a tenant is in the one that it names, or in the first', async () => {
+    expect((await trustOf(SHARDS)).shards).toEqual([{ tenant: 'globex', shard: 15 }])
+  })
+
+  test('the bootstrap tenant has one by its entry', async () => {
+    expect((await trustOf('tenants: [{slug: default, shard: 2}]')).shards).toEqual([{ tenant: 'default', shard: 2 }])
+  })
+
+  test('one that wrangler.toml does not bind is a mistake, where that is known', async () => {
+    expect((await compileBound(0, 15)).ok).toBe(true)
+    expect(mistakesOf(await compileBound(0, 1))).toEqual([
+      '1:47: tenants[1].shard 15 is the database DB_15, which wrangler.toml does not bind: add it to [[d1_databases]], migrate it and deploy first',
+    ])
+  })
+})
+
 describe('defaults', () => {
   test('an empty mapping trusts nobody and issues for a quarter of an hour', async () => {
     expect(await trustOf('{}')).toMatchObject({
@@ -414,6 +435,12 @@ describe('the rest of the file', () => {
     ['certificate: {reattest: false}', 'must be `off`, or a duration'],
     ['certificate: {onClone: ignore}', 'refuse'],
     ['certificate: []', 'mapping'],
+    ...['-1', '16', '1.0', '01', '0x1', '1e0', '+1', '.inf', 'true', '"1"', 'one'].map((shard) => [
+      `tenants: [{slug: acme, shard: ${shard}}]`,
+      'must be a whole number from 0 to 15, without quotes',
+    ]),
+    ['tenants: [{slug: acme, shard: }]', 'is empty'],
+    ['tenants: [{slug: acme, shard: [1]}]', 'must be a single value'],
     ['aws: {regions: [no]}', 'commercial'],
     ['aws: {regions: [us-gov-west-1]}', 'commercial'],
     ['aws: {regions: [cn-north-1]}', 'commercial'],

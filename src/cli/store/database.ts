@@ -17,6 +17,11 @@ export interface Databases {
   readonly all: readonly [Database, ...Database[]]
   /** Throws a CommandError where wrangler.toml lacks the shard of the tenant. */
   readonly of: (trust: CompiledTrust, tenant: string) => Database
+  /**
+   * Writes to every database that can be written to, to that of shard 0 first, and throws a CommandError where one failed:
+   * the same command again writes what is missing.
+   */
+  readonly writeEach: <T>(write: (db: Database) => Promise<T>) => Promise<T[]>
 }
 
 /** `edge`: the edge that runs on the local state, if any. */
@@ -74,12 +79,28 @@ async function workWith<T>(
       `the tenant ${tenant} is in the database ${bindingOf(shard)}, which wrangler.toml does not bind${edge === null ? '' : ', or not when the running edge was started'}: see muster trust check`,
     )
   }
+  const all = [first, ...others] as const
   try {
-    return await work({ all: [first, ...others], of }, edge)
+    return await work({ all, of, writeEach: (write) => writeEach(all, write) }, edge)
   } catch (error) {
-    // drizzle puts an error of its own around it, with the statement and its values.
-    throw error instanceof Error && error.cause instanceof CommandError ? error.cause : error
+    throw faultOf(error)
   }
+}
+
+/** drizzle puts an error of its own around it, with the statement and its values. */
+const faultOf = (error: unknown): unknown =>
+  error instanceof Error && error.cause instanceof CommandError ? error.cause : error
+
+/** Each minute the Worker copies bans of shard 0 to the others, so it comes first. */
+async function writeEach<T>([first, ...others]: Databases['all'], write: (db: Database) => Promise<T>): Promise<T[]> {
+  const written = [...(await Promise.allSettled([write(first)])), ...(await Promise.allSettled(others.map(write)))]
+  const failed = written.find((one) => one.status === 'rejected')
+  if (failed === undefined) return written.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  const fault = faultOf(failed.reason)
+  if (others.length === 0 || !(fault instanceof CommandError)) throw fault
+  throw new CommandError(
+    `${fault.message} (it is written to the databases that answer: repeat the command once all do)`,
+  )
 }
 
 /** A statement that fails is one line for the operator: what the database said, without the statement's values. */
