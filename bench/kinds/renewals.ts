@@ -15,7 +15,10 @@ interface Runner {
 }
 
 const GRANTED = { connections: 8, status: 200 }
-/** Runners that renew in turn. A multiple of any number of connections that is used, so that one's renewals are in order. */
+/**
+ * Runners that renew in turn. A multiple of the number of connections, as are the requests of a run, so that the renewals of
+ * one runner are in order.
+ */
 export const IN_TURN = 64
 
 /** What an enrollment costs once more where its runner comes back at all: its object begins. */
