@@ -17,7 +17,7 @@ CREATE TABLE token (
 CREATE UNIQUE INDEX token_id ON token (id);
 -- These two hold a row only where there is something to do.
 CREATE INDEX token_revoked ON token (revoked_at) WHERE revoked_at IS NOT NULL;
--- Empty unless somebody minted a reserved ID by hand: the check before an enrollment looks here, not through every token.
+-- Empty unless somebody minted a reserved ID by hand: each enrollment looks here, not through every token.
 CREATE INDEX token_reserved_id ON token (runner_id) WHERE instr(runner_id, '/') > 0;
 
 CREATE TABLE enrollment (

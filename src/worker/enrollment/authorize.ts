@@ -85,8 +85,8 @@ function decideAndNote(deps: Dependencies, claims: Claims, facts: Facts): Outcom
 }
 
 /** The refusal; null where the caller is admitted. */
-function admitted({ banned, slashedRunnerId }: Admission): Outcome<never> | null {
-  if (slashedRunnerId !== null) {
+function admitted({ banned, reservedRunnerId }: Admission): Outcome<never> | null {
+  if (reservedRunnerId !== null) {
     return refuse('slash_in_runner_id', { detail: 'a minted runner ID holds "/", which is reserved for clusters' })
   }
   return banned ? refuse('banned') : null

@@ -6,13 +6,13 @@ import type { EpochSeconds } from '../../protocol/time.ts'
 import type { TokenKind } from '../../protocol/tokens.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { compileStatement, runBatch } from './statements.ts'
-import { isSlashed } from './tokens.ts'
+import { isReserved } from './tokens.ts'
 
 export interface Admission {
   /** Whether a ban names the caller. */
   readonly banned: boolean
   /** A live minted runner ID that is reserved for the nodes of clusters; null where there is none. */
-  readonly slashedRunnerId: string | null
+  readonly reservedRunnerId: string | null
 }
 
 /** A minted token, as it is at the end of the transaction. */
@@ -47,9 +47,9 @@ export const TOKEN_NAMES: SQL = sql`json_array(json_array('tenant', token.tenant
   json_array('identity', token.id), json_array('runner-id', token.runner_id))`
 
 /** Without a cluster no runner ID is reserved. */
-export const slashedRunnerId = ({ clusters }: CompiledTrust): SQL =>
+export const reservedRunnerId = ({ clusters }: CompiledTrust): SQL =>
   clusters.length > 0
-    ? sql`(SELECT runner_id FROM token WHERE ${isSlashed(sql.placeholder('now'))} LIMIT 1)`
+    ? sql`(SELECT runner_id FROM token WHERE ${isReserved(sql.placeholder('now'))} LIMIT 1)`
     : sql`NULL`
 
 export const TOKEN_COLUMNS: SQL = sql`token.id AS tokenId, token.kind AS tokenKind, token.tenant AS tokenTenant,
@@ -58,7 +58,7 @@ export const TOKEN_COLUMNS: SQL = sql`token.id AS tokenId, token.kind AS tokenKi
 
 export interface AdmissionRow {
   readonly banned: 0 | 1
-  readonly slashedRunnerId: string | null
+  readonly reservedRunnerId: string | null
 }
 
 export interface TokenRow {
@@ -72,9 +72,9 @@ export interface TokenRow {
   readonly tokenUsedBy: string | null
 }
 
-export const admissionOf = ({ banned, slashedRunnerId }: AdmissionRow): Admission => ({
+export const admissionOf = ({ banned, reservedRunnerId }: AdmissionRow): Admission => ({
   banned: banned === 1,
-  slashedRunnerId,
+  reservedRunnerId,
 })
 
 export const tokenOf = (row: TokenRow): PresentedToken => ({
@@ -89,13 +89,13 @@ export const tokenOf = (row: TokenRow): PresentedToken => ({
 })
 
 export function makeAdmissions(db: D1Database, trust: CompiledTrust): Admissions {
-  const slashed = sql`${slashedRunnerId(trust)} AS slashedRunnerId`
+  const reservedId = sql`${reservedRunnerId(trust)} AS reservedRunnerId`
   const ofToken = compileStatement(
-    sql`SELECT ${TOKEN_COLUMNS}, ${isBanned(TOKEN_NAMES)} AS banned, ${slashed} FROM token
+    sql`SELECT ${TOKEN_COLUMNS}, ${isBanned(TOKEN_NAMES)} AS banned, ${reservedId} FROM token
       WHERE hash = ${sql.placeholder('hash')}`,
   )
   const ofEvidence = compileStatement(
-    sql`SELECT ${isBanned(sql`${sql.placeholder('bannedBy')}`)} AS banned, ${slashed}`,
+    sql`SELECT ${isBanned(sql`${sql.placeholder('bannedBy')}`)} AS banned, ${reservedId}`,
   )
   return {
     ofToken: async (hash, now) => {

@@ -6,7 +6,7 @@ import type { EnrollmentRow } from './enrollments.ts'
 import { compileStatement, runBatch } from './statements.ts'
 
 /** An enrollment with its first certificate, as it was recorded. */
-export interface Beginning
+export interface RecordedEnrollment
   extends Pick<EnrollmentRow, 'enrollmentId' | 'mode' | 'source' | 'tenant' | 'identity' | 'runnerId' | 'claims'>,
     Pick<EnrollmentRow, 'instanceId' | 'enrolledAt' | 'publicKeyHash' | 'serial' | 'trustDomain'>,
     Pick<EnrollmentRow, 'notBefore' | 'notAfter' | 'issuer'> {
@@ -28,7 +28,7 @@ const STATEMENTS = [
     FROM enrollment WHERE id = ${p('id')}`,
 ].map(compileStatement)
 
-type Row = Omit<Beginning, 'claims' | 'ended' | 'revoked'> & {
+type Row = Omit<RecordedEnrollment, 'claims' | 'ended' | 'revoked'> & {
   readonly claims: string
   readonly ended: 0 | 1
   readonly revoked: 0 | 1
@@ -38,7 +38,11 @@ type Row = Omit<Beginning, 'claims' | 'ended' | 'revoked'> & {
  * Marks an enrollment as begun, so that a repeated enrollment goes to its object from now on. One that has ended, or
  * whose token was revoked, does not begin. Null: none on record.
  */
-export async function beginEnrollment(db: D1Database, id: string, now: EpochSeconds): Promise<Beginning | null> {
+export async function beginEnrollment(
+  db: D1Database,
+  id: string,
+  now: EpochSeconds,
+): Promise<RecordedEnrollment | null> {
   const [row] = await runBatch<Row>(
     db,
     STATEMENTS.map((statement) => statement(db, { id, now })),

@@ -9,7 +9,7 @@ import { ROW_LAG } from './enrollments.ts'
 import { compileStatement, runBatch } from './statements.ts'
 
 /** How many rows one transaction looks at and how many transactions a call makes. D1 does nothing else meanwhile. */
-export interface Bounds {
+export interface PartBounds {
   readonly rows: number
   readonly parts: number
 }
@@ -18,7 +18,11 @@ export interface Bounds {
  * Goes on where the last call ended, and from the beginning once it has come to the end. Deletes enrollments that cannot
  * have been live at `before` or later; gives how many.
  */
-export async function deleteDeadEnrollments(db: WorkerDatabase, before: EpochSeconds, bounds: Bounds): Promise<number> {
+export async function deleteDeadEnrollments(
+  db: WorkerDatabase,
+  before: EpochSeconds,
+  bounds: PartBounds,
+): Promise<number> {
   const [row] = await db.values<[string]>(sql`SELECT at FROM cursor WHERE name = ${CURSOR}`)
   let after = row?.[0] ?? ''
   let deleted = 0

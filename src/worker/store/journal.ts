@@ -2,6 +2,7 @@
 // one write: D1 has one writer, and a call costs far more than a row in it.
 
 import { sql } from 'drizzle-orm'
+import { type Clock, type EpochMilliseconds, milliseconds } from '../../protocol/time.ts'
 import { logFailure } from '../telemetry/log.ts'
 import { type EventRow, event } from './events.ts'
 import { compileInsertAll, compileStatement, runBatch } from './statements.ts'
@@ -19,10 +20,12 @@ export interface Journal {
 
 /** How many entries one write may hold. */
 const TOGETHER = 100
-/** Least time between two writes while entries keep coming, in milliseconds. The first of them is written at once. */
-const PAUSE = 100
-/** Milliseconds after which another request goes on writing: Workers ends what goes on 30 s after an answer. */
-const LONGEST_TURN = 5000
+/** How many may wait, while D1 hangs. Of the others only the log knows. */
+const WAITING = 10_000
+/** Least time between two writes while entries keep coming. The first of them is written at once. */
+const PAUSE = milliseconds(100)
+/** After that another request goes on writing: Workers ends what goes on 30 s after an answer. */
+const LONGEST_TURN = milliseconds(5000)
 
 const INSERT_EVENTS = compileInsertAll(event)
 /** `signed`: a JSON list of pairs of enrollment and signature. */
@@ -31,12 +34,12 @@ const KEEP_SIGNATURES = compileStatement(
     WHERE enrollment.id = signed.value ->> 0 AND enrollment.signature IS NULL`,
 )
 
-export function makeJournal(db: D1Database, clock: () => number): Journal {
+export function makeJournal(db: D1Database, clock: Clock): Journal {
   const waiting: JournalEntry[] = []
   /** The request whose turn it is to write. */
-  let turn: { readonly since: number } | null = null
+  let turn: Turn | null = null
 
-  async function writeInTurn(mine: { readonly since: number }): Promise<void> {
+  async function writeInTurn(mine: Turn): Promise<void> {
     while (waiting.length > 0 && turn === mine) {
       await writeTogether(db, waiting.splice(0, TOGETHER))
       if (waiting.length > 0) await new Promise((resolve) => setTimeout(resolve, PAUSE))
@@ -46,13 +49,18 @@ export function makeJournal(db: D1Database, clock: () => number): Journal {
 
   return {
     write(entry, waitUntil) {
-      waiting.push(entry)
+      if (waiting.length < WAITING) waiting.push(entry)
+      else logFailure('event not stored', new Error('too many wait'), { requestId: entry.event.id })
       const now = clock()
       if (turn !== null && Math.abs(now - turn.since) < LONGEST_TURN) return
       turn = { since: now }
       waitUntil(writeInTurn(turn))
     },
   }
+}
+
+interface Turn {
+  readonly since: EpochMilliseconds
 }
 
 /** Where they fail together, each is tried alone: none is lost for another's fault. */

@@ -1,4 +1,4 @@
-// Reserves enrollments. Each way in is one transaction of D1: it consumes the token, sees to bans and reserved runner IDs,
+// Reserves enrollments. Each way in is one transaction of D1: it checks bans and reserved runner IDs, consumes the token,
 // and records the enrollment with its first certificate, or finds the one that the same key made in the last 10 minutes.
 
 import { type SQL, sql } from 'drizzle-orm'
@@ -14,7 +14,7 @@ import {
   admissionOf,
   isBanned,
   type PresentedToken,
-  slashedRunnerId,
+  reservedRunnerId,
   TOKEN_COLUMNS,
   TOKEN_NAMES,
   type TokenRow,
@@ -81,9 +81,9 @@ export interface Reservations {
 }
 
 export function makeReservations(db: D1Database, trust: CompiledTrust): Reservations {
-  const slashed = slashedRunnerId(trust)
-  const evidence = byEvidence(slashed)
-  const token = { bootstrap: byBootstrapToken(slashed, trust), runner: byRunnerToken(slashed, trust) }
+  const reservedId = reservedRunnerId(trust)
+  const evidence = byEvidence(reservedId)
+  const token = { bootstrap: byBootstrapToken(reservedId, trust), runner: byRunnerToken(reservedId, trust) }
 
   /** The row of the last statement. */
   async function run<Row extends ReservationRow>(
@@ -139,9 +139,9 @@ const earlier = (identity: SQL): SQL =>
     AND ended_at IS NULL AND ${identity} ORDER BY enrolled_at DESC LIMIT 1`
 
 /** What each reservation answers with. `names`: of the caller, for bans. `reserved`: the enrollment, or a row of nulls. */
-const reservationColumns = (names: SQL, slashed: SQL): SQL =>
+const reservationColumns = (names: SQL, reservedId: SQL): SQL =>
   sql`${isBanned(names)} OR EXISTS (SELECT 1 FROM ban WHERE kind = 'enrollment' AND value = reserved.id) AS banned,
-    ${slashed} AS slashedRunnerId, reserved.id AS enrollmentId, reserved.enrolled_at AS enrolledAt,
+    ${reservedId} AS reservedRunnerId, reserved.id AS enrollmentId, reserved.enrolled_at AS enrolledAt,
     reserved.runner_id AS runnerId, reserved.public_key_hash AS publicKeyHash, reserved.serial AS serial,
     reserved.trust_domain AS trustDomain, reserved.not_before AS notBefore, reserved.not_after AS notAfter,
     reserved.issuer AS issuer, reserved.signature AS signature, reserved.begun_at AS begunAt,
@@ -149,7 +149,7 @@ const reservationColumns = (names: SQL, slashed: SQL): SQL =>
     (SELECT max(live_until) FROM enrollment AS other WHERE other.runner_id = reserved.runner_id
       AND other.id <> reserved.id AND other.ended_at IS NULL AND other.live_until >= ${p('liveSince')}) AS sharedUntil`
 
-function byEvidence(slashed: SQL): Statement[] {
+function byEvidence(reservedId: SQL): Statement[] {
   const identity = {
     mode: sql`${p('mode')}`,
     source: sql`${p('source')}`,
@@ -163,8 +163,8 @@ function byEvidence(slashed: SQL): Statement[] {
   const mine = earlier(sql`mode = ${p('mode')} AND source = ${p('source')} AND tenant = ${p('tenant')}
     AND identity = ${p('identity')} AND runner_id IS ${p('runnerId')}`)
   return [
-    sql`${insertEnrollment(identity)} WHERE NOT ${isBanned(names)} AND ${slashed} IS NULL AND NOT EXISTS (${mine})`,
-    sql`SELECT ${reservationColumns(names, slashed)}
+    sql`${insertEnrollment(identity)} WHERE NOT ${isBanned(names)} AND ${reservedId} IS NULL AND NOT EXISTS (${mine})`,
+    sql`SELECT ${reservationColumns(names, reservedId)}
       FROM (SELECT 1) LEFT JOIN enrollment AS reserved ON reserved.id = (${mine})`,
   ].map(compileStatement)
 }
@@ -178,16 +178,16 @@ const OF_TOKEN = {
 }
 
 /** Whether the token in the row may be used, by all but its kind, its use and its expiry. */
-const isUsable = (slashed: SQL, { tenants }: CompiledTrust): SQL =>
+const isUsable = (reservedId: SQL, { tenants }: CompiledTrust): SQL =>
   sql`hash = ${p('hash')} AND revoked_at IS NULL AND tenant IN (SELECT value FROM json_each(${JSON.stringify(tenants)}))
-    AND NOT ${isBanned(TOKEN_NAMES)} AND ${slashed} IS NULL`
+    AND NOT ${isBanned(TOKEN_NAMES)} AND ${reservedId} IS NULL`
 
-const selectToken = (slashed: SQL, enrollmentId: SQL): SQL =>
-  sql`SELECT ${TOKEN_COLUMNS}, ${reservationColumns(TOKEN_NAMES, slashed)}
+const selectToken = (reservedId: SQL, enrollmentId: SQL): SQL =>
+  sql`SELECT ${TOKEN_COLUMNS}, ${reservationColumns(TOKEN_NAMES, reservedId)}
     FROM token LEFT JOIN enrollment AS reserved ON reserved.id = ${enrollmentId} WHERE token.hash = ${p('hash')}`
 
 /** One statement tests kind, unused, unrevoked and unexpired together, so of many callers one consumes the token. */
-function byBootstrapToken(slashed: SQL, trust: CompiledTrust): Statement[] {
+function byBootstrapToken(reservedId: SQL, trust: CompiledTrust): Statement[] {
   const identity = {
     ...OF_TOKEN,
     mode: sql`'bootstrap-token'`,
@@ -196,14 +196,14 @@ function byBootstrapToken(slashed: SQL, trust: CompiledTrust): Statement[] {
   return [
     sql`UPDATE token SET used_at = ${p('enrolledAt')}, used_by = ${p('publicKeyHash')},
         enrollment_id = ${p('enrollmentId')}
-      WHERE ${isUsable(slashed, trust)} AND kind = 'bootstrap' AND used_at IS NULL AND expires_at > ${p('now')}`,
+      WHERE ${isUsable(reservedId, trust)} AND kind = 'bootstrap' AND used_at IS NULL AND expires_at > ${p('now')}`,
     // The id is new, so it is there only where the update wrote it.
     sql`${insertEnrollment(identity)} FROM token WHERE hash = ${p('hash')} AND enrollment_id = ${p('enrollmentId')}`,
-    selectToken(slashed, sql`token.enrollment_id`),
+    selectToken(reservedId, sql`token.enrollment_id`),
   ].map(compileStatement)
 }
 
-function byRunnerToken(slashed: SQL, trust: CompiledTrust): Statement[] {
+function byRunnerToken(reservedId: SQL, trust: CompiledTrust): Statement[] {
   const identity = {
     ...OF_TOKEN,
     mode: sql`'runner-token'`,
@@ -212,9 +212,9 @@ function byRunnerToken(slashed: SQL, trust: CompiledTrust): Statement[] {
   }
   const mine = earlier(sql`mode = 'runner-token' AND identity = token.id`)
   return [
-    sql`${insertEnrollment(identity)} FROM token WHERE ${isUsable(slashed, trust)} AND kind = 'runner'
+    sql`${insertEnrollment(identity)} FROM token WHERE ${isUsable(reservedId, trust)} AND kind = 'runner'
       AND runner_id IS NOT NULL AND (expires_at IS NULL OR expires_at > ${p('now')}) AND NOT EXISTS (${mine})`,
-    selectToken(slashed, sql`(${mine})`),
+    selectToken(reservedId, sql`(${mine})`),
   ].map(compileStatement)
 }
 

@@ -45,11 +45,11 @@ export async function revokeToken(db: Database, id: string, now: EpochSeconds): 
 }
 
 /** Whether a row is a live token with a `/` in its runner ID, which is reserved for the nodes of clusters. */
-export const isSlashed = (now: EpochSeconds | Placeholder) => sql`kind = 'runner' AND revoked_at IS NULL
+export const isReserved = (now: EpochSeconds | Placeholder) => sql`kind = 'runner' AND revoked_at IS NULL
   AND instr(runner_id, '/') > 0 AND (expires_at IS NULL OR expires_at > ${now})`
 
 /** The runner ID of such a token; null where there is none. */
 export async function liveRunnerIdWithSlash(db: Queries, now: EpochSeconds): Promise<string | null> {
-  const [row] = await db.values<[string]>(sql`SELECT runner_id FROM token WHERE ${isSlashed(now)} LIMIT 1`)
+  const [row] = await db.values<[string]>(sql`SELECT runner_id FROM token WHERE ${isReserved(now)} LIMIT 1`)
   return row?.[0] ?? null
 }

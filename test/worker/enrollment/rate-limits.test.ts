@@ -164,6 +164,30 @@ describe('the rate of an enrollment', () => {
   })
 })
 
+test('a single-use token that its tenant’s rate refuses still serves its key, and no other', async () => {
+  const limited = musterUnder(issuer, root, [], { TENANTS: limiterOf(0).limiter })
+  const { token } = await mint()
+  const bodyFor = async () => enrollBody(await makeRequester(), { mode: 'bootstrap-token', token })
+  const body = await bodyFor()
+  expect((await limited.post('/api/enroll', body)).json.code).toBe('rate_limited')
+  const muster = musterUnder(issuer, root)
+  expect((await muster.post('/api/enroll', await bodyFor())).json.code).toBe('attestation_invalid')
+  expect((await muster.post('/api/enroll', body)).status).toBe(200)
+})
+
+test('a minted token has a rate of its own before the database is asked', async () => {
+  const { limiter, counted } = limiterOf(3)
+  const limited = musterUnder(issuer, root, [], { IDENTITIES: limiter })
+  const unknown = enrollBody(await makeRequester(), { mode: 'runner-token', token: `muster_rt_${'A'.repeat(43)}` })
+  const codes = []
+  for (let i = 0; i < 4; i++) codes.push((await limited.post('/api/enroll', unknown)).json.code)
+  expect(codes).toEqual([...Array(3).fill('attestation_invalid'), 'rate_limited'])
+  const { token } = await mint('runner', 'build-7')
+  const owner = enrollBody(await makeRequester(), { mode: 'runner-token', token })
+  expect((await limited.post('/api/enroll', owner)).status).toBe(200)
+  expect([...counted.values()]).toEqual([4, 1])
+})
+
 test('two tenants on one node of a cluster do not share a rate', async () => {
   const { limiter, counted } = limiterOf(30)
   const cluster = await makeIssuer('https://a.example.com')

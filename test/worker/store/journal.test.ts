@@ -38,7 +38,7 @@ function journal() {
   const state = { now: 0 }
   const batch = vi.spyOn(env.DB, 'batch')
   const work: Promise<unknown>[] = []
-  const { write } = makeJournal(env.DB, () => state.now)
+  const { write } = makeJournal(env.DB, () => epochMilliseconds(state.now))
   return {
     state,
     batch,

@@ -189,11 +189,11 @@ test('while a minted runner ID is a reserved one nobody enrolls, where there is 
     await withCluster.byToken('bootstrap', token.hash, application('slashed')),
     await withCluster.byToken('runner', hash, application('slashed')),
   ]
-  for (const one of refusals) expect(one).toMatchObject({ slashedRunnerId: 'prod/node-1', enrollment: null })
+  for (const one of refusals) expect(one).toMatchObject({ reservedRunnerId: 'prod/node-1', enrollment: null })
   expect(await byEvidence(pod(), 'no cluster')).toBeTruthy()
   await revokeToken(db, id, NOW)
   expect(await withCluster.byToken('bootstrap', token.hash, application('slashed'))).toMatchObject({
-    slashedRunnerId: null,
+    reservedRunnerId: null,
     token: { usedBy: 'slashed' },
   })
 })
