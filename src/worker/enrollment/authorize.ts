@@ -72,7 +72,9 @@ export async function authorizeToken<T extends Admission & { readonly token: Pre
   if (!decision.ok) return decision
   const refused = admitted(found)
   if (refused !== null) return refused
-  if (!(await deps.withinRate('tenants', decision.value.tenant))) return refuse('rate_limited')
+  const within = await deps.withinRate('tenants', decision.value.tenant)
+  // A bootstrap token may be consumed by now, so a refusal would burn it: it counts, and is served.
+  if (!within && kind !== 'bootstrap') return refuse('rate_limited')
   return ok({ decision: decision.value, found })
 }
 

@@ -32,8 +32,9 @@ function limiterOf(limit: number) {
   return { limiter, counted }
 }
 
-const limitedMuster = (limits: { failures?: number; identities?: number }) =>
+const limitedMuster = (limits: { failures?: number; identities?: number; tenants?: number }) =>
   musterUnder(issuer, root, [], {
+    ...(limits.tenants === undefined ? {} : { TENANTS: limiterOf(limits.tenants).limiter }),
     ...(limits.failures === undefined ? {} : { FAILURES: limiterOf(limits.failures).limiter }),
     ...(limits.identities === undefined ? {} : { IDENTITIES: limiterOf(limits.identities).limiter }),
   })
@@ -164,15 +165,18 @@ describe('the rate of an enrollment', () => {
   })
 })
 
-test('a single-use token that its tenant’s rate refuses still serves its key, and no other', async () => {
-  const limited = musterUnder(issuer, root, [], { TENANTS: limiterOf(0).limiter })
-  const { token } = await mint()
-  const bodyFor = async () => enrollBody(await makeRequester(), { mode: 'bootstrap-token', token })
-  const body = await bodyFor()
-  expect((await limited.post('/api/enroll', body)).json.code).toBe('rate_limited')
-  const muster = musterUnder(issuer, root)
-  expect((await muster.post('/api/enroll', await bodyFor())).json.code).toBe('attestation_invalid')
-  expect((await muster.post('/api/enroll', body)).status).toBe(200)
+test('a tenant over its rate burns no bootstrap token, and takes no runner token', async () => {
+  const muster = limitedMuster({ tenants: 1 })
+  await enrollByToken(muster)
+  const codes = []
+  for (const [mode, kind] of [
+    ['bootstrap-token', 'bootstrap'],
+    ['runner-token', 'runner'],
+  ] as const) {
+    const { token } = await mint(kind, kind === 'runner' ? 'build-7' : null)
+    codes.push((await postFrom(muster, '192.0.2.1', enrollBody(await makeRequester(), { mode, token }))).code)
+  }
+  expect(codes).toEqual(['granted', 'rate_limited'])
 })
 
 test('a minted token has a rate of its own before the database is asked', async () => {
