@@ -136,10 +136,11 @@ export class EnrollmentObject extends DurableObject<unknown> {
 
   /** Called by the cron. Gives why the enrollment is no longer authorized, and closes its tunnel then; null where it is. */
   async check(list: BanList): Promise<Reason | null> {
+    // Also for an enrollment that is about to begin: what D1 said to that may be older than this list.
+    this.#list = list
     const record = this.#stored.current
     if (record === null) return 'lineage_missing'
     if (record.ended !== null) return record.ended.reason
-    this.#list = list
     if (isRevoked(record, list)) {
       await this.#save({ ...record, ended: { reason: 'token_revoked', at: this.#now() } })
       return 'token_revoked'
@@ -155,7 +156,12 @@ export class EnrollmentObject extends DurableObject<unknown> {
   async drain(named: NamedEnrollment): Promise<void> {
     const begun = this.#stored.current === null ? await this.#begin({ ...named, presented: null }) : null
     const record = this.#stored.current ?? (begun?.ok ? begun.value : null)
-    if (record === null || record.ended !== null || sendDrain(openSockets(this.ctx))) return
+    // The cron asks again after an exception.
+    if (record === null && begun?.ok === false && begun.error.reason === 'storage_unavailable')
+      throw new Error('whether the enrollment can be drained is not known')
+    // Nobody is left to drain where the first certificate is too old to begin, as after the clean-up.
+    const isOver = record === null || record.ended !== null || this.#now() > clearedAfter(record)
+    if (isOver || sendDrain(openSockets(this.ctx))) return
     await this.#save({ ...record, drain: true })
   }
 

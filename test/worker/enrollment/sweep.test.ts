@@ -3,7 +3,7 @@ import 'reflect-metadata'
 import { env, runInDurableObject } from 'cloudflare:test'
 import { expect, test, vi } from 'vitest'
 import { EVERY_HOUR } from '../../../src/worker/enrollment/sweep.ts'
-import { insertBan } from '../../../src/worker/store/bans.ts'
+import { insertBan, requestDrain } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { listTokens, revokeToken } from '../../../src/worker/store/tokens.ts'
 import wrangler from '../../../wrangler.toml?raw'
@@ -93,6 +93,20 @@ test('one run closes the tunnel of the fortieth ban of a batch, too', async () =
   await insertBan(db, { kind: 'token', value: identity.id, note: null, createdAt: now() })
   await muster.cron()
   expect(await tunnel.closed()).toBe(4003)
+})
+
+test('a drain that D1 failed in reaches the runner by the next run', async () => {
+  const identity = await enrolled()
+  await requestDrain(db, { kind: 'enrollment', value: identity.enrollmentId }, now())
+  const away = vi.spyOn(env.DB, 'batch').mockRejectedValueOnce(new Error('D1_ERROR: away'))
+  await muster.cron()
+  expect(away).toHaveBeenCalled()
+  away.mockRestore()
+  expect((await findEnrollment(db, identity.enrollmentId))?.drainAt).not.toBeNull()
+  await muster.cron()
+  const tunnel = await connect(muster, identity)
+  await tunnel.hello()
+  expect(await tunnel.message()).toBe('{"type":"drain"}')
 })
 
 test('the hourly job deletes an enrollment once it has been over for 30 days, with its token', async () => {

@@ -189,6 +189,40 @@ test('a drain that is asked for before the first connection is kept for it', asy
   expect(JSON.parse(await tunnel.message())).toMatchObject({ type: 'drain' })
 })
 
+test('a drain of an enrollment that is over begins nothing, and says of no runner that it was seen', async () => {
+  const { enrollmentId } = await enrollByToken(muster)
+  const row = await findEnrollment(db, enrollmentId)
+  deployment.advance(3600)
+  await objectOf(enrollmentId).drain(enrollmentId)
+  expect(await objectOf(enrollmentId).status()).toBeNull()
+  await runDurableObjectAlarm(objectOf(enrollmentId))
+  expect((await findEnrollment(db, enrollmentId))?.seenAt).toBe(row?.seenAt)
+})
+
+test('a revocation that the cron knows holds for a first use that asked D1 before it', async () => {
+  const { token, id } = await mint()
+  const { enrollmentId, ...identity } = await muster.enroll({ mode: 'bootstrap-token', token })
+  await muster.renew(await enrollByToken(muster))
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>()
+  const { promise: asked, resolve: ask } = Promise.withResolvers<void>()
+  const batch = env.DB.batch.bind(env.DB)
+  const held = vi.spyOn(env.DB, 'batch').mockImplementation(async (statements) => {
+    const results = await batch(statements)
+    ask()
+    await answered
+    return results
+  })
+  const using = muster.renew(identity)
+  await asked
+  held.mockRestore()
+  deployment.advance(1)
+  await revokeToken(db, id, toEpochSeconds(deployment.clock()))
+  await muster.cron()
+  answer()
+  expect(await reasonOf(await using)).toBe('token_revoked')
+  expect(await reasonOf(await muster.renew(identity))).toBe('enrollment_ended')
+})
+
 test('a certificate and a challenge end by the clock of the object, which forgets them by it', async () => {
   const { presented, runner } = await recorded()
   const challenge = { challenge: 'c', expiresAt: epochSeconds(toEpochSeconds(deployment.clock()) - 1) }
