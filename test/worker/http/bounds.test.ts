@@ -35,3 +35,13 @@ test('a request without a body has none to read', async () => {
   const bytes = await readBytes(new Request('https://muster.example.com'), LIMIT)
   expect(bytes).toEqual({ ok: true, value: new Uint8Array(0) })
 })
+
+test('a body that is cut off is malformed, and no bug', async () => {
+  const { readable, writable } = new IdentityTransformStream()
+  const writer = writable.getWriter()
+  const request = new Request('https://muster.example.com', { method: 'POST', body: readable })
+  const reading = readBytes(request, LIMIT)
+  await writer.write(new Uint8Array(3))
+  await writer.abort(new Error('the client went away'))
+  expect(await reading).toMatchObject({ ok: false, error: { reason: 'body_malformed' } })
+})
