@@ -20,9 +20,9 @@ export interface Journal {
 
 /** How many entries one write may hold. */
 const TOGETHER = 100
-/** How many may wait, while D1 hangs. Of the others only the log knows. */
+/** How many may wait: with D1 slow for minutes, they must not fill the memory of the isolate. The log has all events. */
 const WAITING = 10_000
-/** Least time between two writes while entries keep coming. The first of them is written at once. */
+/** From one write to the next, unless that one is full. The first of a series is written at once. */
 const PAUSE = milliseconds(100)
 /** After that another request goes on writing: Workers ends what goes on 30 s after an answer. */
 const LONGEST_TURN = milliseconds(5000)
@@ -42,7 +42,7 @@ export function makeJournal(db: D1Database, clock: Clock): Journal {
   async function writeInTurn(mine: Turn): Promise<void> {
     while (waiting.length > 0 && turn === mine) {
       await writeTogether(db, waiting.splice(0, TOGETHER))
-      if (waiting.length > 0) await new Promise((resolve) => setTimeout(resolve, PAUSE))
+      if (waiting.length > 0 && waiting.length < TOGETHER) await new Promise((resolve) => setTimeout(resolve, PAUSE))
     }
     if (turn === mine) turn = null
   }
@@ -50,7 +50,7 @@ export function makeJournal(db: D1Database, clock: Clock): Journal {
   return {
     write(entry, waitUntil) {
       if (waiting.length < WAITING) waiting.push(entry)
-      else logFailure('event not stored', new Error('too many wait'), { requestId: entry.event.id })
+      else logFailure('event not stored', new Error(`${WAITING} others wait for D1`), { requestId: entry.event.id })
       const now = clock()
       if (turn !== null && Math.abs(now - turn.since) < LONGEST_TURN) return
       turn = { since: now }

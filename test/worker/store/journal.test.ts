@@ -80,6 +80,23 @@ test('a request does not go on writing for others for ever', async () => {
   expect(await findEvent(db, last.id)).not.toBeNull()
 })
 
+test('10,000 events wait at most, so that a slow D1 fills no memory; once it is back all of them are written', async () => {
+  const { write, work, batch } = journal()
+  const { promise: back, resolve: comeBack } = Promise.withResolvers<void>()
+  const written: number[] = []
+  vi.spyOn(env.DB, 'prepare').mockReturnValue({
+    bind: (json: string) => written.push(JSON.parse(json).length),
+  } as unknown as D1PreparedStatement)
+  batch.mockImplementation(async () => {
+    await back
+    return []
+  })
+  for (let i = 0; i < 10_003; i++) write(eventRow())
+  comeBack()
+  await Promise.all(work)
+  expect(written.reduce((sum, count) => sum + count)).toBe(10_001)
+})
+
 test('a signature is kept once', async () => {
   const { write, work } = journal()
   const enrollmentId = await recordEnrollment(NOW)
