@@ -193,7 +193,7 @@ test('a drain of an enrollment that is over begins nothing, and says of no runne
   const { enrollmentId } = await enrollByToken(muster)
   const row = await findEnrollment(db, enrollmentId)
   deployment.advance(3600)
-  await objectOf(enrollmentId).drain(enrollmentId)
+  await objectOf(enrollmentId).drain({ enrollmentId, tenant: 'acme' })
   expect(await objectOf(enrollmentId).status()).toBeNull()
   await runDurableObjectAlarm(objectOf(enrollmentId))
   expect((await findEnrollment(db, enrollmentId))?.seenAt).toBe(row?.seenAt)
