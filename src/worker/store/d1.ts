@@ -17,7 +17,7 @@ export const openDatabase = (d1: D1Database): WorkerDatabase => ({
         .bind(...params)
         .raw<Row>()
     } catch (cause) {
-      throw new DatabaseError('a statement failed', { cause })
+      throw new DatabaseError(cause)
     }
   },
 })

@@ -26,8 +26,12 @@ const DIALECT = {
   escapeString: (text: string) => `'${text.replaceAll("'", "''")}'`,
 }
 
-/** A statement or transaction that D1 did not run. */
-export class DatabaseError extends Error {}
+/** A statement or transaction that D1 did not run, in the words of D1: they name tables and columns, and no value. */
+export class DatabaseError extends Error {
+  constructor(cause: unknown) {
+    super(cause instanceof Error ? cause.message : 'D1 did not say why', { cause })
+  }
+}
 
 /** Whether an exception is an outage of the database or of a Durable Object, and not a bug. */
 export const isStorageOutage = (error: unknown): boolean => error instanceof DatabaseError || isUnreachable(error)

@@ -39,6 +39,6 @@ export async function runBatch<Row>(db: D1Database, statements: D1PreparedStatem
   try {
     return (await db.batch<Row>(statements)).at(-1)?.results ?? []
   } catch (cause) {
-    throw new DatabaseError('a batch failed', { cause })
+    throw new DatabaseError(cause)
   }
 }

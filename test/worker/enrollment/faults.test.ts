@@ -109,6 +109,29 @@ describe.each(MOMENTS)('where D1 fails %s a transaction,', (moment) => {
   })
 })
 
+test('what D1 says of a fault is in the log, for an enrollment, a first use, and events of either outcome', async () => {
+  const first = await enrollByToken(muster)
+  const { token } = await mint()
+  const body = enrollBody(await makeRequester(), { mode: 'bootstrap-token', token })
+  const lines: string[] = []
+  for (const [number, work] of [
+    [1, () => muster.post('/api/enroll', body)],
+    [1, () => muster.renew(first)],
+    [2, () => muster.post('/api/enroll', body)],
+  ] as const) {
+    await failing(number, 'before', () => {
+      vi.spyOn(console, 'error').mockImplementation((line) => lines.push(String(line)))
+      return work()
+    })
+  }
+  vi.spyOn(console, 'error').mockImplementation((line) => lines.push(String(line)))
+  vi.spyOn(env.DB, 'prepare').mockImplementation(() => {
+    throw new Error('D1_ERROR: away')
+  })
+  await muster.post('/api/enroll', {})
+  expect(lines.filter((line) => line.includes('D1_ERROR: away'))).toHaveLength(4)
+})
+
 test('of a first renewal that its object could not store nothing is granted, and the next try is', async () => {
   const first = await enrollByToken(muster)
   const put = await runInDurableObject(env.ENROLLMENTS.getByName(first.enrollmentId), (_, { storage }) =>
