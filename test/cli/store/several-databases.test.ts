@@ -136,8 +136,6 @@ test('alone, a command uses the databases that the next edge has', async () => {
   const where = ['--persist-to', join(project, 'alone')]
   const { id } = await printed('token', 'mint', '--tenant', 'initech', ...where)
   expect(await printed('token', 'list', ...where)).toEqual([expect.objectContaining({ id, tenant: 'initech' })])
-  await printed('ban', '--token', id, ...where)
-  expect(await printed('bans', ...where)).toEqual([expect.objectContaining({ value: id })])
 })
 
 test('beside an edge, each tenant enrolls, and its event is explained and listed', async () => {

@@ -12,9 +12,9 @@ import { SEALING_PURPOSE } from '../../../src/worker/keysets/snapshot.ts'
 import { type FakeIssuer, makeIssuer } from '../../fakes/issuer.ts'
 import { clusterWith, trustWith } from '../../fakes/trust.ts'
 
-const ISOLATES = 10
+const ISOLATES = 5
 /** Requests that one isolate has at once. */
-const AT_ONCE = 64
+const AT_ONCE = 32
 
 const deriveKey = (caKey: string) => deriveHmacKey(caKey, SEALING_PURPOSE)
 
