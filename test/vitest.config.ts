@@ -9,7 +9,7 @@ export default defineConfig({
   test: {
     silent: 'passed-only',
     // Two cores, and many tests that wait: for processes that they started, or for a limit to pass.
-    maxWorkers: 3,
+    maxWorkers: 4,
     projects: [
       {
         root: path('..'),
