@@ -18,7 +18,7 @@ export async function make<T>(count: number, one: (i: number) => Promise<T>): Pr
   return made
 }
 
-const REQUESTS = { quick: 40, full: 1000 }
+const REQUESTS = { quick: 32, full: 1000 }
 
 export const enrollByToken: Kind = {
   name: 'enroll',

@@ -12,7 +12,7 @@ export const malformed: Kind = {
   name: 'malformed',
   status: 400,
   settlesAfter: FLOOD,
-  requests: { quick: 96, full: 3000 },
+  requests: { quick: 64, full: 3000 },
   prepare: (_, count) => make(count, async () => post(ENROLL, {})),
 }
 
@@ -32,6 +32,6 @@ export const unknownToken: Kind = {
 export const unknownPath: Kind = {
   name: 'unknown-path',
   status: 404,
-  requests: { quick: 96, full: 3000 },
+  requests: { quick: 64, full: 3000 },
   prepare: (_, count) => make(count, async () => ({ method: 'GET', path: '/nothing/here', body: () => '' })),
 }

@@ -79,7 +79,7 @@ export function supersededRenewals(): Kind {
     isExtra: true,
     status: 401,
     settlesAfter: FLOOD,
-    requests: { quick: 64, full: 1000 },
+    requests: { quick: 48, full: 1000 },
     objects: IN_TURN,
     begin: async (site, total) => {
       const runners = await enrollRunners(site, Math.min(total, IN_TURN))
