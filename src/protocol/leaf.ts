@@ -2,6 +2,7 @@
 
 import type { Bytes } from './bytes.ts'
 import type { ProvenMode } from './modes.ts'
+import { formatSpiffeId } from './spiffe-id.ts'
 import type { EpochSeconds } from './time.ts'
 
 /** What differs between the certificates of an enrollment. The same content can be signed again. */
@@ -51,3 +52,21 @@ export const leafContentOf = ({
   notAfter,
   issuer,
 }: LeafContent): LeafContent => ({ serial, publicKeyHash, spiffeId, notBefore, notAfter, issuer })
+
+/** A content as D1 has it: the tenant, which is in the SPIFFE ID, has a column of its own. */
+export interface RecordedContent extends Omit<LeafContent, 'spiffeId'> {
+  readonly trustDomain: string
+}
+
+/** The content of a leaf that is on record. */
+export const recordedContent = (
+  { serial, publicKeyHash, trustDomain, notBefore, notAfter, issuer }: RecordedContent,
+  tenant: string,
+): LeafContent => ({
+  serial,
+  publicKeyHash,
+  spiffeId: formatSpiffeId({ trustDomain, tenant }),
+  notBefore,
+  notAfter,
+  issuer,
+})

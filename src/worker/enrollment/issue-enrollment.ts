@@ -2,11 +2,10 @@
 // enrollment's object is not needed before the first renewal or connection.
 
 import { decodeBase64url, encodeBase64url } from '../../protocol/bytes.ts'
-import type { LeafContent, LeafSubject } from '../../protocol/leaf.ts'
+import { type LeafContent, type LeafSubject, recordedContent } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import { subtractSeconds, toEpochMilliseconds } from '../../protocol/time.ts'
 import { uuidv7 } from '../../protocol/uuid.ts'
 import type { Decision } from '../../trust/decide.ts'
@@ -42,8 +41,8 @@ export async function issueEnrollment(
 
   const { tenant, mode, source } = decision
   const subject = { enrollmentId, tenant, mode, source }
-  const onRecord = contentOf(enrollment, tenant)
-  const candidate = contentOf(application.value, tenant)
+  const onRecord = recordedContent(enrollment, tenant)
+  const candidate = recordedContent(application.value, tenant)
   // A first try, or a repeated one of which nothing has become yet.
   if (enrollment.begunAt === null && isFresh(onRecord, candidate, issuance.now)) {
     const signed = await signFirst(deps, issuance, { ...subject, ...onRecord }, enrollment, facts)
@@ -76,18 +75,6 @@ function newApplication(
     issuer: authority.issuerKeyId,
   })
 }
-
-const contentOf = (
-  { serial, publicKeyHash, trustDomain, notBefore, notAfter, issuer }: Omit<Application, 'instanceId'>,
-  tenant: string,
-): LeafContent => ({
-  serial,
-  publicKeyHash,
-  spiffeId: formatSpiffeId({ trustDomain, tenant }),
-  notBefore,
-  notAfter,
-  issuer,
-})
 
 interface Reserved {
   readonly decision: Decision

@@ -1,10 +1,9 @@
 // How the record of an enrollment begins: at its first renewal or connection, with what D1 recorded. Pure.
 
-import type { LeafContent } from '../../protocol/leaf.ts'
+import { type RecordedContent, recordedContent } from '../../protocol/leaf.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
 import { type Outcome, refuse } from '../../protocol/refusals.ts'
 import { ok } from '../../protocol/result.ts'
-import { formatSpiffeId } from '../../protocol/spiffe-id.ts'
 import type { EpochSeconds } from '../../protocol/time.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
 import { decide } from '../../trust/decide.ts'
@@ -12,7 +11,7 @@ import type { Claims } from '../../trust/modes/registry.ts'
 import { type EnrollmentRecord, type PresentedLeaf, startRecord } from './record.ts'
 
 /** An enrollment with its first certificate, as D1 has it. */
-export interface RecordedEnrollment extends Omit<LeafContent, 'spiffeId'> {
+export interface RecordedEnrollment extends RecordedContent {
   readonly enrollmentId: string
   readonly mode: ProvenMode
   readonly source: string
@@ -22,7 +21,6 @@ export interface RecordedEnrollment extends Omit<LeafContent, 'spiffeId'> {
   readonly claims: Claims
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
-  readonly trustDomain: string
   readonly ended: boolean
   /** Whether its token was revoked. */
   readonly revoked: boolean
@@ -37,15 +35,8 @@ export function recordFromD1(
   const { enrollmentId, mode, source, tenant, identity, runnerId, claims, instanceId, enrolledAt } = recorded
   if (recorded.ended) return refuse('enrollment_ended')
   if (recorded.revoked) return refuse('token_revoked')
-  const { serial, publicKeyHash, trustDomain, notBefore, notAfter, issuer } = recorded
-  const first = {
-    serial,
-    publicKeyHash,
-    spiffeId: formatSpiffeId({ trustDomain, tenant }),
-    notBefore,
-    notAfter,
-    issuer,
-  }
+  const { serial, publicKeyHash } = recorded
+  const first = recordedContent(recorded, tenant)
   // An object forgets nothing while a certificate of its enrollment may be used. So one that knows nothing never began.
   const isFirst = presented === null || (presented.serial === serial && presented.publicKeyHash === publicKeyHash)
   if (!isFirst) return refuse('lineage_missing')

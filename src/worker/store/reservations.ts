@@ -2,7 +2,7 @@
 // and records the enrollment with its first certificate, or finds the one that the same key made in the last 10 minutes.
 
 import { type SQL, sql } from 'drizzle-orm'
-import type { LeafContent } from '../../protocol/leaf.ts'
+import type { RecordedContent } from '../../protocol/leaf.ts'
 import { SAME_KEY_RETRY } from '../../protocol/limits.ts'
 import type { ProvenMode } from '../../protocol/modes.ts'
 import { type EpochSeconds, subtractSeconds } from '../../protocol/time.ts'
@@ -24,11 +24,10 @@ import { type EnrollmentRow, ROW_LAG } from './enrollments.ts'
 import { compileStatement, runBatch, type Statement } from './statements.ts'
 
 /** A new enrollment with its first certificate, but for what only the proven identity says. */
-export interface Application extends Omit<LeafContent, 'spiffeId'> {
+export interface Application extends RecordedContent {
   readonly enrollmentId: string
   readonly instanceId: string | null
   readonly enrolledAt: EpochSeconds
-  readonly trustDomain: string
 }
 
 /** The identity that evidence of a platform proves, and what the trust file makes of it. */
