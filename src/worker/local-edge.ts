@@ -11,12 +11,9 @@ export interface LocalEdgeEnv {
   readonly EDGE_CRONS: readonly string[]
 }
 
-/** What the terminator says of a request, in the `cf` object that reaches this port. */
+/** The `cf` object of a request of the terminator: what Cloudflare's has, and the secret. */
 interface EdgeMetadata {
-  readonly secret: string
-  readonly scheme: 'http' | 'https'
-  /** The `cf` object for the Worker. */
-  readonly cf: Record<string, unknown>
+  readonly edge?: { readonly secret: string }
 }
 
 interface Handlers<E> {
@@ -27,24 +24,19 @@ interface Handlers<E> {
 export function behindLocalEdge<E>(worker: Handlers<E>): Pick<Handlers<E & LocalEdgeEnv>, 'fetch'> {
   return {
     async fetch(request, env, context) {
-      const { edge } = (request.cf ?? {}) as { readonly edge?: EdgeMetadata }
+      const { edge } = (request.cf ?? {}) as EdgeMetadata
       if (edge === undefined || !equalBytes(utf8(edge.secret), utf8(env.EDGE_SECRET))) {
         return new Response('only the local edge may call this port\n', { status: 403 })
       }
-      const url = new URL(request.url)
-      url.protocol = edge.scheme
-      if (url.pathname === SCHEDULED_PATH) {
-        const named = url.searchParams.getAll('cron')
+      const { pathname, searchParams } = new URL(request.url)
+      if (pathname === SCHEDULED_PATH) {
+        const named = searchParams.getAll('cron')
         for (const cron of named.length > 0 ? named : env.EDGE_CRONS) {
           await worker.scheduled({ cron, scheduledTime: Date.now(), noRetry: () => {} }, env, context)
         }
         return new Response('ok\n')
       }
-      const { method, headers } = request
-      // Made once: a copy of a request costs as much as all that the Worker does to refuse one.
-      return readToEnd(request, (body) =>
-        worker.fetch(new Request(url, { method, headers, body, redirect: 'manual', cf: edge.cf }), env, context),
-      )
+      return readToEnd(request, (whole) => worker.fetch(whole, env, context))
     },
   }
 }
@@ -59,19 +51,18 @@ const DRAIN_TIME = 1000
  * Cloudflare's edge reads the rest. So here a large body goes through a stream, and what the Worker leaves unread is read
  * and dropped before the response is sent.
  */
-async function readToEnd(
-  { body, method, headers }: Request,
-  answer: (body: ReadableStream | null) => Promise<Response>,
-): Promise<Response> {
-  // No Request can be made with a body and one of these methods; what a client sends all the same is not read.
-  if (body === null || method === 'GET' || method === 'HEAD') return answer(null)
+async function readToEnd(request: Request, answer: (request: Request) => Promise<Response>): Promise<Response> {
+  const { body, method, headers } = request
+  // A body of one of these methods means nothing, and no Request can be made with one.
+  if (body === null || method === 'GET' || method === 'HEAD') return answer(request)
   const length = headers.get('content-length')
-  if (length !== null && Number(length) <= CUT_OFF) return answer(body)
+  // As it came: a copy of a request costs as much as all that the Worker does to refuse one.
+  if (length !== null && Number(length) <= CUT_OFF) return answer(request)
   const { readable, writable } = new IdentityTransformStream()
   const { promise: answered, resolve } = Promise.withResolvers<void>()
   const end = pump(body, writable.getWriter(), answered)
   try {
-    return await answer(readable)
+    return await answer(new Request(request, { body: readable }))
   } finally {
     resolve()
     await Promise.race([end, new Promise((wake) => setTimeout(wake, DRAIN_TIME))])

@@ -14,22 +14,22 @@ export interface EdgeProblem {
   readonly detail: string
 }
 
-/** The path and query of the request, for the Worker; the error is what the client is told. */
+/** The URL of the request, for the Worker; the error is what the client is told. */
 export function admit(request: IncomingMessage, scheme: Scheme): Result<string, EdgeProblem> {
   const host = hostOf(request)
   if (host === null) return err(problem(400, 'Bad Request', 'Host is not one host name'))
   // A web page whose host name resolves to 127.0.0.1 (DNS rebinding) could read the answers. Its Host shows that name.
-  const { hostname } = new URL(`http://${host}`)
+  const { hostname, origin } = new URL(`${scheme}://${host}`)
   if (!isLoopback(hostname)) {
     const detail = `muster dev answers to localhost and 127.0.0.1 alone, not to ${hostname}`
     return err(problem(421, 'Misdirected Request', detail))
   }
   const path = pathOf(request.url ?? '', host)
   if (path === null) return err(problem(400, 'Bad Request', 'the request target is neither a path nor a URL of Host'))
-  if (isOfAnotherSite(request, `${scheme}://${host}`, path)) {
+  if (isOfAnotherSite(request, origin, path)) {
     return err(problem(403, 'Forbidden', 'muster dev takes no request that a page of another site makes'))
   }
-  return ok(path)
+  return ok(`${origin}${path}`)
 }
 
 const problem = (status: EdgeProblem['status'], title: string, detail: string): EdgeProblem => ({
@@ -68,5 +68,5 @@ function isOfAnotherSite({ method, headers }: IncomingMessage, own: string, path
   const { 'sec-fetch-site': site, origin, referer } = headers
   if (site !== undefined && site !== 'none' && site !== 'same-origin') return true
   const page = origin ?? referer
-  return page !== undefined && URL.parse(page)?.origin !== new URL(own).origin
+  return page !== undefined && URL.parse(page)?.origin !== own
 }

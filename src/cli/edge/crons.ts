@@ -3,8 +3,6 @@
 import { Cron } from 'croner'
 import { SCHEDULED_PATH } from '../../protocol/paths.ts'
 import { reach } from '../operator/network.ts'
-import { CF_HEADER } from './cf.ts'
-import type { Upstream } from './terminator.ts'
 
 /**
  * Minutes in UTC; Sunday is 1; where a day of the month and one of the week are given, either is enough: as in
@@ -24,11 +22,11 @@ export function runCrons(crons: readonly string[], run: (cron: string) => Promis
 /** A cron job at Cloudflare may take 15 minutes. In milliseconds. */
 const LONGEST_JOB = 15 * 60_000
 
-/** Has the Worker run the job of `cron`. A failure is logged by the Worker. */
-export async function runScheduled({ port, secret }: Upstream, cron: string): Promise<void> {
-  await reach(new URL(`http://127.0.0.1:${port}${SCHEDULED_PATH}?cron=${encodeURIComponent(cron)}`), {
+/** Has the Worker behind the edge at `url` run the job of `cron`. A failure is logged by the Worker. */
+export async function runScheduled(url: string, cron: string): Promise<void> {
+  await reach(new URL(`${SCHEDULED_PATH}?cron=${encodeURIComponent(cron)}`, url), {
     method: 'GET',
-    headers: { [CF_HEADER]: JSON.stringify({ edge: { secret, scheme: 'http', cf: {} } }) },
+    headers: {},
     timeout: LONGEST_JOB,
     limit: 1024,
   })

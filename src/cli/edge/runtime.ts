@@ -57,7 +57,8 @@ export async function startRuntime(
     ],
     modulesRoot: PROJECT,
     bindings: { ...project.variables, ...options.bindings },
-    unsafeDirectSockets: [{ host: '127.0.0.1', port: 0 }],
+    // `proxy`: the whole URL is in the request line, so the Worker gets the scheme, too.
+    unsafeDirectSockets: [{ host: '127.0.0.1', port: 0, proxy: true }],
   }
   const { miniflare, ...runtime } = await launch(state, outbound === null ? [main] : [main, outbound], options)
   return { ...runtime, port: Number((await miniflare.unsafeGetDirectURL()).port) }

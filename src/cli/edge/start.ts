@@ -105,8 +105,9 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   closing.push(await serveState(state, runtime.query, facts))
   ending.throwIfAborted()
   upstream.port = runtime.port
-  closing.push(runCrons(project.crons, (cron) => runScheduled(upstream, cron)))
-  return { url: `http://127.0.0.1:${port}`, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
+  const url = `http://127.0.0.1:${port}`
+  closing.push(runCrons(project.crons, (cron) => runScheduled(url, cron)))
+  return { url, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
 }
 
 /** The values of all of them; rejects at once where the signal fires first. */

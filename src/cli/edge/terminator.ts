@@ -54,14 +54,14 @@ function serve(server: Server, scheme: Scheme, upstream: Upstream): Server {
   // workerd closes a connection that is idle for 5 s; ours are gone before that.
   const agent = new Agent({ keepAlive: true, timeout: 3000 })
   server.on('request', (request, response) => {
-    const path = admit(request, scheme)
-    if (path.ok) forward(request, response, { ...upstreamRequest(request, path.value, scheme, upstream), agent })
-    else refuse(response, path.error)
+    const url = admit(request, scheme)
+    if (url.ok) forward(request, response, { ...upstreamRequest(request, url.value, scheme, upstream), agent })
+    else refuse(response, url.error)
   })
   server.on('upgrade', (request, socket, head) => {
-    const path = admit(request, scheme)
-    if (path.ok) upgrade(request, socket, head, upstreamRequest(request, path.value, scheme, upstream))
-    else refuse(responseOn(request, socket), path.error)
+    const url = admit(request, scheme)
+    if (url.ok) upgrade(request, socket, head, upstreamRequest(request, url.value, scheme, upstream))
+    else refuse(responseOn(request, socket), url.error)
   })
   server.on('close', () => agent.destroy())
   return server
@@ -75,11 +75,10 @@ function refuse(response: ServerResponse, problem: EdgeProblem): void {
 
 function upstreamRequest(
   request: IncomingMessage,
-  path: string,
+  url: string,
   scheme: Scheme,
   { port, secret }: Upstream,
 ): RequestOptions {
-  const cf = cfOf(request)
   const headers = [
     ...pairsOf(request.rawHeaders)
       .filter(([name]) => !isEdgeHeader(name.toLowerCase()))
@@ -91,14 +90,14 @@ function upstreamRequest(
     'CF-Visitor',
     JSON.stringify({ scheme }),
     CF_HEADER,
-    // workerd itself reads what the client accepts.
-    asciiJson({ clientAcceptEncoding: cf.clientAcceptEncoding, edge: { secret, scheme, cf } }),
+    asciiJson({ ...cfOf(request), edge: { secret } }),
   ]
   return {
     host: '127.0.0.1',
     port,
     method: request.method ?? 'GET',
-    path,
+    // The absolute form (RFC 9112 §3.2.2).
+    path: url,
     headers,
     setHost: false,
     maxHeaderSize: LARGEST_HEADERS,
