@@ -2,7 +2,7 @@
 
 import { DurableObject } from 'cloudflare:workers'
 import { Cryptography } from './cryptography.ts'
-import { boundValue, type Replay, type Step, type Value } from './replay.ts'
+import { boundValue, differing, type Replay, type Step, type Value } from './replay.ts'
 
 interface FloorEnv {
   readonly DB: D1Database
@@ -12,10 +12,11 @@ interface FloorEnv {
 
 export class EnrollmentObject extends DurableObject {
   /** Flat, and as small as the real call: text in, one value read and one stored, text out. */
-  async call(sent: string, reads: boolean, stores: number | null, alarm: boolean): Promise<string> {
+  async call(sent: string, number: number, reads: boolean, stores: number | null, alarm: boolean): Promise<string> {
     const { kv } = this.ctx.storage
     if (reads) kv.get(VALUE)
-    if (stores !== null) kv.put(VALUE, filler(stores))
+    // Another value each time: SQLite writes nothing where a value stays.
+    if (stores !== null) kv.put(VALUE, differing(filler(stores), number))
     if (alarm) await this.ctx.storage.setAlarm(Date.now() + 3_600_000)
     return sent
   }
@@ -76,7 +77,7 @@ async function run(step: Step, { env, number, object }: One): Promise<unknown> {
     case 'd1':
       return runAll(env.DB, prepared(env.DB, step, number))
     case 'object':
-      return env.ENROLLMENTS.getByName(object).call(filler(step.sent), step.reads, step.stores, step.alarm)
+      return env.ENROLLMENTS.getByName(object).call(filler(step.sent), number, step.reads, step.stores, step.alarm)
     case 'kv':
       return env.KEYS.get(step.name, { cacheTtl: 30 })
     case 'fetch':
