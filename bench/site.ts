@@ -58,13 +58,28 @@ export interface RunningSite extends Site {
 export interface SiteOptions {
   /** Another entry file of the Worker. */
   readonly entry?: string
+  /** Of the Worker's environment. */
+  readonly variables?: Readonly<Record<string, string>>
   /** Runs `muster dev`, so that the CPU of what is in front of workerd can be told from this process'. */
   readonly isApart?: true
   readonly ending: AbortSignal
 }
 
+/** Has a site for `work` alone, which fails where `ending` fires. */
+export async function withSite(options: SiteOptions, work: (site: RunningSite) => Promise<void>): Promise<void> {
+  const site = await startSite(options)
+  const stop = (): void => void site.stop()
+  options.ending.addEventListener('abort', stop)
+  try {
+    await work(site)
+  } finally {
+    options.ending.removeEventListener('abort', stop)
+    await site.stop()
+  }
+}
+
 /** Its state is in a new folder, which `stop` removes. */
-export async function startSite({ entry, isApart, ending }: SiteOptions): Promise<RunningSite> {
+export async function startSite({ entry, variables = {}, isApart, ending }: SiteOptions): Promise<RunningSite> {
   const folder = mkdtempSync(join(tmpdir(), 'muster-bench-'))
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   // Also where an interrupted process ends before all is closed.
@@ -83,7 +98,7 @@ export async function startSite({ entry, isApart, ending }: SiteOptions): Promis
     const persistTo = join(folder, 'state')
     const start = isApart ? startApart : startHere
     const outbound = { 'issuer.test': issuerServer.url, 'sts.us-east-1.amazonaws.com': sts.url }
-    const edge = await start({ folder, persistTo, outbound, entry, ending })
+    const edge = await start({ folder, persistTo, outbound, entry, variables, ending })
     closing.push(edge.stop)
     const state = stateFolder(persistTo)
     const claimed = await claimState(state)
@@ -125,12 +140,13 @@ interface Start {
   /** Host → URL that answers for it. */
   readonly outbound: Readonly<Record<string, string>>
   readonly entry: string | undefined
+  readonly variables: Readonly<Record<string, string>>
   readonly ending: AbortSignal
 }
 
 type Started = Pick<RunningSite, 'url' | 'tlsUrl' | 'caFile' | 'edgePid'> & { readonly stop: () => Promise<unknown> }
 
-async function startHere({ folder, persistTo, outbound, entry, ending }: Start): Promise<Started> {
+async function startHere({ folder, persistTo, outbound, entry, variables, ending }: Start): Promise<Started> {
   const trust = join(folder, 'trust.yaml')
   writeFileSync(trust, TRUST)
   const edge = await startEdge({
@@ -138,7 +154,7 @@ async function startHere({ folder, persistTo, outbound, entry, ending }: Start):
     tlsPort: 0,
     persistTo,
     trust: await readTrust(trust),
-    variables: {},
+    variables,
     origins: new Map(Object.entries(outbound).map(([host, url]) => [host, new URL(url)])),
     rateLimits: false,
     ending,
@@ -150,8 +166,9 @@ async function startHere({ folder, persistTo, outbound, entry, ending }: Start):
   return { ...edge, edgePid: process.pid }
 }
 
-async function startApart({ persistTo, outbound }: Start): Promise<Started> {
-  const { url, tlsUrl, caFile, pid, stop } = await startEdgeProcess({ trust: TRUST, persistTo, outbound })
+async function startApart({ persistTo, outbound, variables }: Start): Promise<Started> {
+  const setup = { trust: TRUST, persistTo, outbound, vars: variables }
+  const { url, tlsUrl, caFile, pid, stop } = await startEdgeProcess(setup)
   return { url, tlsUrl, caFile, edgePid: pid, stop }
 }
 
