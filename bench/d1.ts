@@ -1,13 +1,12 @@
-// Measures how long the one writer of D1 is busy for an enrollment: `npm run bench:d1 [-- --json] [-- --enrollments N]`.
+// `npm run bench:d1`: how long the one writer of D1 is busy for an enrollment.
 // Enrollments follow each other on a real local edge, so no call to D1 waits for another.
 
-import { parseArgs } from 'node:util'
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
-import { messageOf } from '../src/node/errors.ts'
+import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { enrollByAws, enrollByKubernetes, enrollByToken } from './kinds/enrollments.ts'
 import type { Kind } from './kinds/kind.ts'
 import { send } from './load.ts'
-import { type RunningSite, startSite } from './site.ts'
+import { type RunningSite, withSite } from './site.ts'
 
 /** Requests that go before: caches are filled by then. */
 const WARM_UP = 20
@@ -21,39 +20,48 @@ interface Counted {
   readonly rowsWritten: number
 }
 
-const { values } = parseArgs({ options: { json: { type: 'boolean' }, enrollments: { type: 'string' } } })
-const count = Number(values.enrollments ?? 300)
-if (!Number.isSafeInteger(count) || count < 1) {
-  console.error(`--enrollments ${values.enrollments}: a whole number from 1 on`)
-  process.exit(1)
+/** For one enrollment. */
+interface Busy extends Counted {
+  readonly kind: string
+}
+
+interface Options {
+  readonly json?: true
+  readonly enrollments: number
 }
 
 const ending = stopSignal()
-const entry = new URL('worker/timed-d1.ts', import.meta.url).pathname
-const site = await startSite({ entry, ending })
-ending.addEventListener('abort', () => void site.stop())
-try {
-  const kinds = []
-  for (const kind of [enrollByToken, enrollByKubernetes, enrollByAws]) kinds.push(await busyFor(site, kind))
-  if (values.json === true) console.log(JSON.stringify(kinds))
-  else {
-    console.log('for one enrollment: calls to D1, rows read and written, and how long D1 takes')
-    for (const { kind, calls, rowsRead, rowsWritten, milliseconds, sqlMilliseconds } of kinds) {
-      const rows = `${rowsRead.toFixed(1)} / ${rowsWritten.toFixed(1)} rows`
-      console.log(
-        `  ${kind.padEnd(12)}${calls.toFixed(1)} calls  ${rows}  ${milliseconds.toFixed(2)} ms, ${sqlMilliseconds.toFixed(3)} of it SQL`,
-      )
-    }
+await runCommand(
+  benchCommand('bench:d1', 'Measures how long the one writer of D1 is busy for an enrollment.')
+    .option('--json', 'print one list in one line')
+    .option('--enrollments <n>', 'enrollments of each kind', wholeNumber(1, 100_000), 300)
+    .action(measure),
+  ending,
+)
+
+async function measure({ json, enrollments }: Options): Promise<void> {
+  const kinds: Busy[] = []
+  const entry = new URL('worker/timed-d1.ts', import.meta.url).pathname
+  await withSite({ entry, ending }, async (site) => {
+    for (const kind of [enrollByToken, enrollByKubernetes, enrollByAws])
+      kinds.push(await busyFor(site, kind, enrollments))
+  })
+  if (json) {
+    console.log(JSON.stringify(kinds))
+    return
   }
-} catch (error) {
-  process.exitCode = ending.aborted ? 130 : 1
-  console.error(`bench:d1: ${ending.aborted ? 'interrupted' : messageOf(error)}`)
-} finally {
-  await site.stop()
+  console.log('for one enrollment: calls to D1, rows read and written, and how long D1 takes')
+  for (const { kind, calls, rowsRead, rowsWritten, milliseconds, sqlMilliseconds } of kinds) {
+    const rows = `${rowsRead.toFixed(1)} / ${rowsWritten.toFixed(1)} rows`
+    console.log(
+      `  ${kind.padEnd(12)}${calls.toFixed(1)} calls  ${rows}  ${milliseconds.toFixed(2)} ms, ${sqlMilliseconds.toFixed(3)} of it SQL`,
+    )
+  }
 }
 
-async function busyFor({ url, ...rest }: RunningSite, kind: Kind) {
-  const shots = await kind.prepare({ url, ...rest }, count + WARM_UP)
+async function busyFor(site: RunningSite, kind: Kind, count: number): Promise<Busy> {
+  const { url } = site
+  const shots = await kind.prepare(site, count + WARM_UP)
   await send(url, shots.slice(0, WARM_UP), { connections: 1, status: kind.status })
   await counted(url)
   await send(url, shots.slice(WARM_UP), { connections: 1, status: kind.status })

@@ -1,29 +1,38 @@
-// Plays the renewals of a million runners with the runner's own schedule, in virtual time:
-// `npm run bench:fleet [-- --json] [-- --runners N]`. Says what a ten-minute outage and a restart of all would cause.
+// `npm run bench:fleet`: plays the renewals of a million runners with the runner's own schedule, in virtual time. Says what a
+// ten-minute outage and a restart of all would cause.
 
-import { parseArgs } from 'node:util'
 import { milliseconds } from '../src/protocol/time.ts'
+import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { type OutageFigures, outageFigures, restartFigures } from './fleet-figures.ts'
 
 const SEED = 11
 
-const { values } = parseArgs({ options: { json: { type: 'boolean' }, runners: { type: 'string' } } })
-const runners = Number(values.runners ?? 1_000_000)
-if (!Number.isSafeInteger(runners) || runners < 1000) {
-  console.error(`--runners ${values.runners}: a whole number from 1000 on`)
-  process.exit(1)
+interface Options {
+  readonly json?: true
+  readonly runners: number
 }
 
-const figures = {
-  runners,
-  noAnswer: outageFigures(runners, null, SEED),
-  retryAfter5: outageFigures(runners, milliseconds(5000), SEED),
-  restart: restartFigures(runners, SEED),
-}
+await runCommand(
+  benchCommand(
+    'bench:fleet',
+    'Plays the renewals of many runners in virtual time, with an outage and a restart of all.',
+  )
+    .option('--json', 'print one object in one line')
+    .option('--runners <n>', 'how many', wholeNumber(1000, 10_000_000), 1_000_000)
+    .action(play),
+)
 
-if (values.json === true) {
-  console.log(JSON.stringify(figures))
-} else {
+function play({ json, runners }: Options): void {
+  const figures = {
+    runners,
+    noAnswer: outageFigures(runners, null, SEED),
+    retryAfter5: outageFigures(runners, milliseconds(5000), SEED),
+    restart: restartFigures(runners, SEED),
+  }
+  if (json) {
+    console.log(JSON.stringify(figures))
+    return
+  }
   console.log(`${runners} runners, certificates of 15 minutes, 5 minutes of grace; peaks are those of 10 seconds\n`)
   printOutage('10 minutes without an answer', figures.noAnswer)
   printOutage('10 minutes of 503 with Retry-After: 5', figures.retryAfter5)

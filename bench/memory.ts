@@ -1,37 +1,16 @@
 // `npm run bench:memory`: what memory workerd holds after many enrollments, and while many runners renew.
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
+import type { Command } from 'commander'
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
 import { table } from '../src/cli/operator/table.ts'
+import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { residentMemory, untilIdle } from './cpu.ts'
 import { enrollByToken } from './kinds/enrollments.ts'
 import { coldRenewals } from './kinds/renewals.ts'
 import { send } from './load.ts'
 import { machine } from './report.ts'
-import { type RunningSite, startSite } from './site.ts'
-
-const USAGE = `npm run bench:memory -- [options]
-  --json        one object in one line
-  --count N     enrollments in all (50000)
-  --first N     enrollments that these are compared with (2000)
-  --renewing N  runners that renew twice, after a pause in which their objects leave the memory (10000; 0: none)`
-
-const { values: options } = parseArgs({
-  options: {
-    help: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    count: { type: 'string', default: '50000' },
-    first: { type: 'string', default: '2000' },
-    renewing: { type: 'string', default: '10000' },
-  },
-})
-const [count, first, renewing] = [Number(options.count), Number(options.first), Number(options.renewing)]
-const isWrong = !(Number.isInteger(count) && Number.isInteger(renewing) && first >= 1 && first < count && renewing >= 0)
-if (options.help || isWrong) {
-  console.error(USAGE)
-  process.exit(isWrong ? 2 : 0)
-}
+import { type RunningSite, withSite } from './site.ts'
 
 const SENT = { connections: 16, status: 200 }
 /** Requests that are prepared at a time. */
@@ -39,39 +18,60 @@ const BATCH = 1000
 /** Milliseconds; workerd drops an object that nobody asks after 10 s. */
 const OBJECTS_LEAVE = 15_000
 
+interface Options {
+  readonly json?: true
+  readonly count: number
+  readonly first: number
+  readonly renewing: number
+}
+
+const MOST = 10_000_000
 const ending = stopSignal()
-const site = await startSite({ ending })
-try {
-  const found: { readonly after: string; readonly residentMiB: number }[] = []
-  const note = async (after: string): Promise<number> => {
-    await untilIdle(site.pid)
-    const residentMiB = residentMemory(site.pid)
-    found.push({ after, residentMiB })
-    if (!options.json) console.error(`${String(residentMiB).padStart(6)} MiB after ${after}`)
-    return residentMiB
-  }
-  await note('the start')
-  await enroll(site, first)
-  const early = await note(`${first} enrollments`)
-  await enroll(site, count - first)
-  const late = await note(`${count} enrollments`)
-  const enrollmentRatio = Number((late / early).toFixed(2))
-  if (renewing > 0) await renew(site, note)
-  if (options.json) console.log(JSON.stringify({ ...machine(), enrollmentRatio, found }))
-  else {
-    console.log(
-      table(
-        ['AFTER', 'workerd MiB'],
-        found.map(({ after, residentMiB }) => [after, String(residentMiB)]),
-      ),
+await runCommand(
+  benchCommand(
+    'bench:memory',
+    'Measures what memory workerd holds after many enrollments, and while many runners renew.',
+  )
+    .option('--json', 'print one object in one line')
+    .option('--count <n>', 'enrollments in all', wholeNumber(2, MOST), 50_000)
+    .option('--first <n>', 'enrollments that these are compared with', wholeNumber(1, MOST), 2000)
+    .option(
+      '--renewing <n>',
+      'runners that renew twice, once their objects have left the memory',
+      wholeNumber(0, MOST),
+      10_000,
     )
-    console.log(`\n${count} enrollments take ${enrollmentRatio} times the memory of ${first} (goal: at most 1.3)`)
+    .action(measure),
+  ending,
+)
+
+async function measure(options: Options, command: Command): Promise<void> {
+  const { json, count, first, renewing } = options
+  if (first >= count) command.error(`--first ${first} must be less than --count ${count}`)
+  const found: { readonly after: string; readonly residentMiB: number }[] = []
+  const enrollmentRatio = await withSite({ ending }, async (site) => {
+    const note = async (after: string): Promise<number> => {
+      await untilIdle(site.pid)
+      const residentMiB = residentMemory(site.pid)
+      found.push({ after, residentMiB })
+      if (!json) console.error(`${String(residentMiB).padStart(6)} MiB after ${after}`)
+      return residentMiB
+    }
+    await note('the start')
+    await enroll(site, first)
+    const early = await note(`${first} enrollments`)
+    await enroll(site, count - first)
+    const late = await note(`${count} enrollments`)
+    if (renewing > 0) await renew(site, renewing, note)
+    return Number((late / early).toFixed(2))
+  })
+  if (json) {
+    console.log(JSON.stringify({ ...machine(), enrollmentRatio, found }))
+    return
   }
-} catch (error) {
-  process.exitCode = ending.aborted ? 130 : 1
-  console.error(`bench: ${ending.aborted ? 'interrupted' : error instanceof Error ? error.message : error}`)
-} finally {
-  await site.stop()
+  const rows = found.map(({ after, residentMiB }) => [after, String(residentMiB)])
+  console.log(table(['AFTER', 'workerd MiB'], rows))
+  console.log(`\n${count} enrollments take ${enrollmentRatio} times the memory of ${first} (goal: at most 1.3)`)
 }
 
 async function enroll(at: RunningSite, more: number): Promise<void> {
@@ -82,7 +82,7 @@ async function enroll(at: RunningSite, more: number): Promise<void> {
 }
 
 /** The first renewal of each makes its object; the second one loads it. */
-async function renew(at: RunningSite, note: (after: string) => Promise<number>): Promise<void> {
+async function renew(at: RunningSite, renewing: number, note: (after: string) => Promise<number>): Promise<void> {
   const runners = coldRenewals()
   await runners.begin?.(at, renewing)
   await note(`the first renewals of ${renewing} runners`)

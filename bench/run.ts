@@ -1,8 +1,9 @@
 // `npm run bench`: what each kind of request costs, measured on local edges beside the least that it could cost. With
 // `-- --profile`: in what workerd spends it.
 
-import { parseArgs } from 'node:util'
+import { Argument, Option } from 'commander'
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
+import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { cpuOfMachine } from './cpu.ts'
 import type { Kind } from './kinds/kind.ts'
 import { makeKinds } from './kinds/table.ts'
@@ -10,61 +11,42 @@ import { measureAll } from './measurements.ts'
 import { profileKind, profileText } from './profile.ts'
 import { kindTable, LEGEND, machine } from './report.ts'
 
-const USAGE = `npm run bench -- [options] [kind…]
-  --json           one object in one line, the last one
-  --full           more requests, all kinds, and 10,000 runners in turn whose objects are not in memory
-  --profile        no figures, but in what phases and files workerd's time goes (default kind: enroll); needs perf
-  --connections N  requests at a time: 1, 2, 4, 8, 16 or 32 (8)
-  --runs N         runs that count (5)
-kinds: ${makeKinds()
-  .map(({ name }) => name)
-  .join(', ')}`
-
-const { values: options, positionals: named } = parseArgs({
-  allowPositionals: true,
-  options: {
-    help: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    full: { type: 'boolean', default: false },
-    profile: { type: 'boolean', default: false },
-    connections: { type: 'string', default: '8' },
-    runs: { type: 'string', default: '5' },
-  },
-})
-const [connections, runs] = [Number(options.connections), Number(options.runs)]
-const unknown = named.filter((name) => !makeKinds().some((kind) => kind.name === name))
-const isWrong = unknown.length > 0 || ![1, 2, 4, 8, 16, 32].includes(connections) || !isCount(runs)
-if (options.help || isWrong) {
-  if (unknown.length > 0) console.error(`no such kind: ${unknown.join(', ')}`)
-  console.error(USAGE)
-  process.exit(isWrong ? 2 : 0)
+interface Options {
+  readonly json?: true
+  readonly full?: true
+  readonly profile?: true
+  readonly connections: string
+  readonly runs: number
 }
 
+const names = makeKinds().map(({ name }) => name)
 const ending = stopSignal()
-ending.addEventListener('abort', () => {
-  process.exitCode = 130
-})
-try {
-  await (options.profile ? profileChosen() : measureChosen())
-} catch (error) {
-  process.exitCode = ending.aborted ? 130 : 1
-  console.error(`bench: ${ending.aborted ? 'interrupted' : error instanceof Error ? error.message : error}`)
-}
+await runCommand(
+  benchCommand('bench', 'Measures what each kind of request costs, beside the least that it could cost.')
+    .addArgument(new Argument('[kind...]', 'these kinds alone').choices(names))
+    .option('--json', 'print one object in one line, the last one')
+    .option('--full', 'more requests, all kinds, and 10,000 runners in turn whose objects are not in memory')
+    .option('--profile', 'no figures, but where workerd’s time goes (default kind: enroll); needs perf')
+    .addOption(
+      new Option('--connections <n>', 'requests at a time').choices(['1', '2', '4', '8', '16', '32']).default('8'),
+    )
+    .option('--runs <n>', 'runs that count', wholeNumber(1, 64), 5)
+    .action((named: string[], options: Options) => (options.profile ? profileChosen : measureChosen)(named, options)),
+  ending,
+)
 
-function isCount(number: number): boolean {
-  return Number.isInteger(number) && number >= 1 && number <= 64
-}
-
-function chosen(byDefault: (kind: Kind) => boolean): Kind[] {
+function chosen(named: readonly string[], byDefault: (kind: Kind) => boolean): Kind[] {
   return makeKinds().filter((kind) => (named.length > 0 ? named.includes(kind.name) : byDefault(kind)))
 }
 
-async function measureChosen(): Promise<void> {
+async function measureChosen(named: readonly string[], options: Options): Promise<void> {
+  const { full = false, runs } = options
+  const connections = Number(options.connections)
   const from = performance.now()
   const before = cpuOfMachine()
   const { kinds, workerdResidentMiB } = await measureAll({
-    makeKinds: () => chosen(({ isExtra }) => options.full || !isExtra),
-    countOf: ({ requests }) => (options.full ? requests.full : requests.quick),
+    makeKinds: () => chosen(named, ({ isExtra }) => full || !isExtra),
+    countOf: ({ requests }) => (full ? requests.full : requests.quick),
     runs,
     connections,
     ending,
@@ -83,9 +65,9 @@ async function measureChosen(): Promise<void> {
   }
 }
 
-async function profileChosen(): Promise<void> {
-  for (const kind of chosen(({ name }) => name === 'enroll')) {
-    const found = await profileKind(kind, connections, ending)
+async function profileChosen(named: readonly string[], options: Options): Promise<void> {
+  for (const kind of chosen(named, ({ name }) => name === 'enroll')) {
+    const found = await profileKind(kind, Number(options.connections), ending)
     console.log(options.json ? JSON.stringify({ kind: kind.name, ...found }) : profileText(kind.name, found))
   }
 }

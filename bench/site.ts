@@ -66,12 +66,12 @@ export interface SiteOptions {
 }
 
 /** Has a site for `work` alone, which fails where `ending` fires. */
-export async function withSite(options: SiteOptions, work: (site: RunningSite) => Promise<void>): Promise<void> {
+export async function withSite<T>(options: SiteOptions, work: (site: RunningSite) => Promise<T>): Promise<T> {
   const site = await startSite(options)
   const stop = (): void => void site.stop()
   options.ending.addEventListener('abort', stop)
   try {
-    await work(site)
+    return await work(site)
   } finally {
     options.ending.removeEventListener('abort', stop)
     await site.stop()

@@ -2,35 +2,17 @@
 
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
 import { table } from '../src/cli/operator/table.ts'
 import { MAIN } from '../test/end-to-end/muster.ts'
 import { buildPackage, memoryOfRunner } from '../test/end-to-end/packed.ts'
 import { closeAll } from '../test/end-to-end/processes.ts'
+import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { cpuOfMachine } from './cpu.ts'
 import { machine } from './report.ts'
 import { type Spread, spreadOf } from './spread.ts'
 import { freshCheckout, timeOf, timeToReady } from './starts/processes.ts'
 import { bundleOfDeploy, gzippedBytes, startCpu } from './starts/worker.ts'
-
-const USAGE = `npm run bench:startup -- [options]
-  --json    one object in one line
-  --runs N  runs that count (5)`
-
-const { values: options } = parseArgs({
-  options: {
-    help: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    runs: { type: 'string', default: '5' },
-  },
-})
-const runs = Number(options.runs)
-const isWrong = !Number.isInteger(runs) || runs < 1
-if (options.help || isWrong) {
-  console.error(USAGE)
-  process.exit(isWrong ? 2 : 0)
-}
 
 interface Figure {
   readonly unit: string
@@ -43,23 +25,54 @@ const MEGABYTE = 1_000_000
 /** Commands that ask neither a database nor the network. */
 const QUICK = ['--version', '--help', 'trust schema', 'trust check']
 
-const ending = stopSignal()
-const figures = new Map<string, Figure>()
-try {
-  const [from, before] = [performance.now(), cpuOfMachine()]
-  await measureAll()
-  const coresBusy = Number(((cpuOfMachine() - before) / 1e6 / (performance.now() - from)).toFixed(1))
-  const about = { ...machine(), runs, coresBusy }
-  if (options.json) console.log(JSON.stringify({ ...about, figures: Object.fromEntries(figures) }))
-  else console.log(`${figureTable()}\n\n${about.cpu}, ${about.cores} cores, ${coresBusy} of them busy; ${runs} runs`)
-} catch (error) {
-  process.exitCode = ending.aborted ? 130 : 1
-  console.error(`bench: ${ending.aborted ? 'interrupted' : error instanceof Error ? error.message : error}`)
-} finally {
-  await closeAll()
+interface Options {
+  readonly json?: true
+  readonly runs: number
 }
 
-async function measureAll(): Promise<void> {
+const ending = stopSignal()
+await runCommand(
+  benchCommand('bench:startup', 'Measures how soon and how small everything starts.')
+    .option('--json', 'print one object in one line')
+    .option('--runs <n>', 'runs that count', wholeNumber(1, 64), 5)
+    .action((options: Options) => measure(options).finally(closeAll)),
+  ending,
+)
+
+async function measure(options: Options): Promise<void> {
+  const { json, runs } = options
+  const [from, before] = [performance.now(), cpuOfMachine()]
+  const figures = await figuresOf(options)
+  const coresBusy = Number(((cpuOfMachine() - before) / 1e6 / (performance.now() - from)).toFixed(1))
+  const about = { ...machine(), runs, coresBusy }
+  if (json) console.log(JSON.stringify({ ...about, figures: Object.fromEntries(figures) }))
+  else
+    console.log(
+      `${figureTable(figures)}\n\n${about.cpu}, ${about.cores} cores, ${coresBusy} of them busy; ${runs} runs`,
+    )
+}
+
+type Figures = ReadonlyMap<string, Figure>
+
+async function figuresOf({ json, runs }: Options): Promise<Figures> {
+  const figures = new Map<string, Figure>()
+  const add = (name: string, unit: string, goal: number, values: readonly number[]): void => {
+    figures.set(name, { unit, goal, spread: spreadOf(values, 2) })
+    if (!json) console.error(`measured: ${name}`)
+  }
+  const series = async <T>(one: () => Promise<T>): Promise<T[]> => {
+    const found: T[] = []
+    for (let run = 0; run < runs; run++) {
+      ending.throwIfAborted()
+      found.push(await one())
+    }
+    return found
+  }
+  const addCommand = async (name: string, command: string, args: readonly string[]): Promise<void> => {
+    await timeOf(command, args)
+    add(name, 's', 0.4, await series(() => timeOf(command, args)))
+  }
+
   const bundle = await bundleOfDeploy()
   add('bundle, gzipped', 'KB', 110, [gzippedBytes(bundle) / 1000])
   const code = bundle.toString()
@@ -89,28 +102,10 @@ async function measureAll(): Promise<void> {
   } finally {
     rmSync(folder, { recursive: true })
   }
+  return figures
 }
 
-async function addCommand(name: string, command: string, args: readonly string[]): Promise<void> {
-  await timeOf(command, args)
-  add(name, 's', 0.4, await series(() => timeOf(command, args)))
-}
-
-async function series<T>(one: () => Promise<T>): Promise<T[]> {
-  const found: T[] = []
-  for (let run = 0; run < runs; run++) {
-    ending.throwIfAborted()
-    found.push(await one())
-  }
-  return found
-}
-
-function add(name: string, unit: string, goal: number, values: readonly number[]): void {
-  figures.set(name, { unit, goal, spread: spreadOf(values, 2) })
-  if (!options.json) console.error(`measured: ${name}`)
-}
-
-function figureTable(): string {
+function figureTable(figures: Figures): string {
   const rows = [...figures].map(([name, { unit, goal, spread }]) => [
     name,
     `${spread.min}/${spread.median}/${spread.max} ${unit}`,

@@ -1,30 +1,47 @@
 // Tests what the commands of the bench have in common, each as the process that a person starts: help, mistakes, Ctrl-C.
 
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { wholeNumber } from '../../bench/command.ts'
-import { type Finished, spawnMuster } from './muster.ts'
+import { spawnMuster } from './muster.ts'
 import { PROJECT, spawnNode } from './processes.ts'
 
-const run = (file: string, ...args: string[]): Promise<Finished> =>
-  spawnMuster(args, { main: join(PROJECT, 'bench', file) })
+/** Words that each command refuses: the option that is meant first, if any. */
+const WRONG: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  bench: [['--runs', '65'], ['no-such-kind']],
+  'bench:peers': [['--requests', '0'], ['no-such-peer']],
+  'bench:latency': [['--delay', '10001']],
+  'bench:d1': [['--enrollments', '0']],
+  'bench:startup': [['--runs', '1.5']],
+  'bench:memory': [['--first', '50000']],
+  'bench:fleet': [['--runners', '999']],
+  'bench:tunnels': [['many']],
+}
 
-/** Each command, its file, a number that it takes, and one that is out of bounds. */
-const COMMANDS = [['bench:latency', 'latency.ts', '--delay', '10001']] as const
+const { scripts }: { readonly scripts: Readonly<Record<string, string>> } = JSON.parse(
+  readFileSync(join(PROJECT, 'package.json'), 'utf8'),
+)
+/** Each command that measures, and its file. */
+const COMMANDS = Object.entries(scripts)
+  .filter(([name]) => name === 'bench' || name.startsWith('bench:'))
+  .map(([name, script]) => [name, join(PROJECT, script.split(' ').at(-1) ?? '')] as const)
 
-describe.each(COMMANDS)('%s', (name, file, option, outOfBounds) => {
-  test('shows its options on stdout for --help', async () => {
-    const { code, stdout, stderr } = await run(file, '--help')
+describe.each(COMMANDS)('%s', (name, main) => {
+  test('shows how it is used on stdout for --help', async () => {
+    const { code, stdout, stderr } = await spawnMuster(['--help'], { main })
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toContain(`Usage: npm run ${name} --`)
-    expect(stdout).toContain(option)
   })
 
-  test('refuses an option that it has not, and a number out of bounds, in one line that names it', async () => {
-    for (const args of [['--no-such-option'], [option, outOfBounds]]) {
-      const { code, stdout, stderr } = await run(file, ...args)
-      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-      expect(stderr).toMatch(new RegExp(`^${name}: .*${args[0]}.*\n$`))
+  test('refuses what it does not take in one line on stderr that names it, with exit code 2', async () => {
+    const wrong = [['--no-such-option'], ...(WRONG[name] ?? [])]
+    const refused = await Promise.all(wrong.map((words) => spawnMuster(words, { main })))
+    for (const [i, { code, stdout, stderr }] of refused.entries()) {
+      expect({ words: wrong[i], code, stdout }).toEqual({ words: wrong[i], code: 2, stdout: '' })
+      expect(stderr).toMatch(/^.+\n$/)
+      expect(stderr.startsWith(`${name}: `), stderr).toBe(true)
+      expect(stderr).toContain(wrong[i]?.[0])
     }
   })
 })
