@@ -2,6 +2,7 @@
 // Enrollments follow each other on a real local edge, so no call to D1 waits for another.
 
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
+import { type AskedOfD1, askedOfD1 } from './asked-of-d1.ts'
 import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { enrollByAws, enrollByKubernetes, enrollByToken } from './kinds/enrollments.ts'
 import type { Kind } from './kinds/kind.ts'
@@ -11,17 +12,8 @@ import { type RunningSite, withSite } from './site.ts'
 /** Requests that go before: caches are filled by then. */
 const WARM_UP = 20
 
-interface Counted {
-  readonly calls: number
-  readonly milliseconds: number
-  /** Of that, what D1 says that its SQL took. */
-  readonly sqlMilliseconds: number
-  readonly rowsRead: number
-  readonly rowsWritten: number
-}
-
 /** For one enrollment. */
-interface Busy extends Counted {
+interface Busy extends Omit<AskedOfD1, 'waited'> {
   readonly kind: string
 }
 
@@ -41,8 +33,8 @@ await runCommand(
 
 async function measure({ json, enrollments }: Options): Promise<void> {
   const kinds: Busy[] = []
-  const entry = new URL('worker/timed-d1.ts', import.meta.url).pathname
-  await withSite({ entry, ending }, async (site) => {
+  const entry = new URL('worker/watched-d1.ts', import.meta.url).pathname
+  await withSite({ entry, variables: { D1_DELAY: '0' }, ending }, async (site) => {
     for (const kind of [enrollByToken, enrollByKubernetes, enrollByAws])
       kinds.push(await busyFor(site, kind, enrollments))
   })
@@ -63,9 +55,9 @@ async function busyFor(site: RunningSite, kind: Kind, count: number): Promise<Bu
   const { url } = site
   const shots = await kind.prepare(site, count + WARM_UP)
   await send(url, shots.slice(0, WARM_UP), { connections: 1, status: kind.status })
-  await counted(url)
+  await askedOfD1(url)
   await send(url, shots.slice(WARM_UP), { connections: 1, status: kind.status })
-  const { calls, milliseconds, sqlMilliseconds, rowsRead, rowsWritten } = await counted(url)
+  const { calls, milliseconds, sqlMilliseconds, rowsRead, rowsWritten } = await askedOfD1(url)
   return {
     kind: kind.name,
     calls: calls / count,
@@ -74,8 +66,4 @@ async function busyFor(site: RunningSite, kind: Kind, count: number): Promise<Bu
     milliseconds: milliseconds / count,
     sqlMilliseconds: sqlMilliseconds / count,
   }
-}
-
-async function counted(url: string): Promise<Counted> {
-  return JSON.parse(await (await fetch(`${url}/d1-times`)).text())
 }

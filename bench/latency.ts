@@ -2,7 +2,7 @@
 
 import { stopSignal } from '../src/cli/edge/stop-signal.ts'
 import { table } from '../src/cli/operator/table.ts'
-import type { Counts } from '../test/worker/call-counts.ts'
+import { askedOfD1 } from './asked-of-d1.ts'
 import { benchCommand, runCommand, wholeNumber } from './command.ts'
 import { enrollByAws, enrollByKubernetes, enrollByToken } from './kinds/enrollments.ts'
 import type { Kind } from './kinds/kind.ts'
@@ -108,10 +108,6 @@ async function figuresOf(
     within: latencies.filter((latency) => latency <= may.goalMs).length,
     isMet: roundTrips <= may.roundTrips && ms(0.5) <= may.goalMs,
   }
-}
-
-async function askedOfD1(url: string): Promise<Counts['d1']> {
-  return JSON.parse(await (await fetch(`${url}/asked-of-d1`)).text())
 }
 
 function figureTable(kinds: readonly Figures[], requests: number): string {

@@ -1,5 +1,5 @@
-// Entry file of a Worker for the bench: as `muster dev` runs it, with its calls to D1 recorded, each of them sent later by
-// the milliseconds of the variable D1_DELAY, as if D1 were so far away.
+// Entry file of a Worker for the bench: as `muster dev` runs it, with its calls to D1 counted and timed, each of them sent
+// later by the milliseconds of the variable D1_DELAY, as if D1 were so far away.
 
 import { env } from 'cloudflare:workers'
 import compiled from '#trust'
@@ -7,8 +7,9 @@ import { parseCompiledTrust } from '../../src/trust/compiled.ts'
 import { compose } from '../../src/worker/compose.ts'
 import type { Env } from '../../src/worker/env.ts'
 import { behindLocalEdge } from '../../src/worker/local-edge.ts'
-import { countsOf } from '../../test/worker/call-counts.ts'
+import { countsOf, type Recording } from '../../test/worker/call-counts.ts'
 import { CallRecorder } from '../../test/worker/calls.ts'
+import { ASKED, type AskedOfD1 } from '../asked-of-d1.ts'
 
 const recorder = new CallRecorder({ d1: Number(Reflect.get(env, 'D1_DELAY')) })
 const muster = compose(await parseCompiledTrust(compiled), { plainHttp: true, developmentCa: true })
@@ -22,15 +23,21 @@ export class EnrollmentObject extends muster.EnrollmentObject {
 /** It does not use D1. */
 export const { KeyDirectory } = muster
 
-/** Path that gives what was asked of D1 since it was last called, once nothing is under way. */
-const ASKED = '/asked-of-d1'
-
 export default behindLocalEdge<Env>({
   fetch: async (request, own, context) => {
-    if (new URL(request.url).pathname === ASKED) return Response.json(countsOf(await recorder.take()).d1)
+    if (new URL(request.url).pathname === ASKED) return Response.json(askedOf(await recorder.take()))
     const response = await muster.fetch(request, recorder.bindings(own), context)
     recorder.answered()
     return response
   },
   scheduled: (event, own, context) => muster.scheduled(event, recorder.bindings(own), context),
 })
+
+function askedOf(recording: Recording): AskedOfD1 {
+  const { waited, calls, rowsRead, rowsWritten } = countsOf(recording).d1
+  const { sqlMilliseconds } = recording.d1
+  const milliseconds = recording.calls
+    .filter(({ place }) => place === 'd1')
+    .reduce((sum, call) => sum + call.milliseconds, 0)
+  return { waited, calls, rowsRead, rowsWritten, milliseconds, sqlMilliseconds }
+}

@@ -15,6 +15,8 @@ export interface Call {
   /** By a clock that counts beginnings and ends. */
   readonly from: number
   to: number
+  /** How long it took by the clock of the machine, without what a recorder added. */
+  milliseconds: number
 }
 
 /** One call of an object to its own storage. */
@@ -26,7 +28,8 @@ export interface StorageCall {
 export interface Recording {
   readonly calls: readonly Call[]
   readonly storage: readonly StorageCall[]
-  readonly d1: { rowsRead: number; rowsWritten: number }
+  /** As D1 says itself. */
+  readonly d1: { rowsRead: number; rowsWritten: number; sqlMilliseconds: number }
   /** Objects that came into memory. */
   loaded: number
   /** When the answer left, by the same clock. */
@@ -54,7 +57,12 @@ export function countsOf({ calls, storage, d1, loaded, answeredAt }: Recording):
   }
   const rowsRead = storage.filter(({ method }) => method === 'get').length
   return {
-    d1: { ...asked('d1'), statements: calls.flatMap(({ statements }) => statements).length, ...d1 },
+    d1: {
+      ...asked('d1'),
+      statements: calls.flatMap(({ statements }) => statements).length,
+      rowsRead: d1.rowsRead,
+      rowsWritten: d1.rowsWritten,
+    },
     object: { ...asked('object'), rowsRead, rowsWritten: storage.length - rowsRead, loaded },
     kv: asked('kv'),
   }

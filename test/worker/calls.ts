@@ -1,6 +1,7 @@
 // Records what a Worker asks of D1, of its objects and of KV, by wrapping its bindings and the storage of its objects.
 
-import type { Env } from '../../src/worker/env.ts'
+import { bindingOf, shardsOf } from '../../src/trust/shards.ts'
+import { databaseOfShard, type Env } from '../../src/worker/env.ts'
 import type { Call, D1Statement, Recording, StorageCall } from './call-counts.ts'
 
 /** Milliseconds that each call takes longer. What an answer does not wait for ends after it only if it takes long. */
@@ -24,9 +25,12 @@ export class CallRecorder {
   bindings<E extends Env>(env: E): E {
     const known = this.#wrapped.get(env)
     if (known !== undefined) return known as E
+    const databases = shardsOf(Object.keys(env)).map(
+      (shard) => [bindingOf(shard), this.#database(databaseOfShard(env, shard))] as const,
+    )
     const wrapped: E = {
       ...env,
-      DB: this.#database(env.DB),
+      ...Object.fromEntries(databases),
       KEYS: through(env.KEYS, (name, value) => this.#timed('kv', name, value, env.KEYS)),
       ENROLLMENTS: this.#objects(env.ENROLLMENTS),
       KEY_DIRECTORY: this.#objects(env.KEY_DIRECTORY),
@@ -61,13 +65,17 @@ export class CallRecorder {
     return recording
   }
 
-  async #run<T>(call: Omit<Call, 'from' | 'to'>, run: () => Promise<T>): Promise<T> {
-    const entry: Call = { ...call, from: ++this.#tick, to: Number.POSITIVE_INFINITY }
+  async #run<T>(call: Omit<Call, 'from' | 'to' | 'milliseconds'>, run: () => Promise<T>): Promise<T> {
+    const entry: Call = { ...call, from: ++this.#tick, to: Number.POSITIVE_INFINITY, milliseconds: 0 }
     this.#calls.push(entry)
     const latency = this.#latency[call.place] ?? 0
     const running = (async () => {
       if (latency > 0) await new Promise((resolve) => setTimeout(resolve, latency))
-      return run()
+      // The clock of workerd stands still but for I/O, and this is I/O alone.
+      const from = Date.now()
+      return run().finally(() => {
+        entry.milliseconds = Date.now() - from
+      })
     })().finally(() => {
       entry.to = ++this.#tick
     })
@@ -95,6 +103,9 @@ export class CallRecorder {
   #database(database: D1Database): D1Database {
     return through(database, (name) => {
       if (name === 'prepare') return (sql: string) => this.#statement(database.prepare(sql), { sql, values: [] })
+      if (name === 'exec' || name === 'dump' || name === 'withSession') {
+        throw new Error(`${name} of D1 is not recorded: have the recorder wrap it first`)
+      }
       if (name !== 'batch') return undefined
       return (wrapped: D1PreparedStatement[]) => {
         const own = wrapped.flatMap((statement) => this.#statements.get(statement) ?? [])
@@ -128,6 +139,7 @@ export class CallRecorder {
   #noted<T>(result: D1Result<T>): D1Result<T> {
     this.#recording.d1.rowsRead += result.meta.rows_read
     this.#recording.d1.rowsWritten += result.meta.rows_written
+    this.#recording.d1.sqlMilliseconds += result.meta.duration
     return result
   }
 
@@ -142,7 +154,11 @@ export class CallRecorder {
   }
 }
 
-const nothing = () => ({ d1: { rowsRead: 0, rowsWritten: 0 }, loaded: 0, answeredAt: Number.POSITIVE_INFINITY })
+const nothing = () => ({
+  d1: { rowsRead: 0, rowsWritten: 0, sqlMilliseconds: 0 },
+  loaded: 0,
+  answeredAt: Number.POSITIVE_INFINITY,
+})
 
 /** The object itself, but for what `instead` gives for a name; undefined leaves it. */
 function through<T extends object>(real: T, instead: (name: string | symbol, value: unknown) => unknown): T {
