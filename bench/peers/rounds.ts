@@ -11,7 +11,7 @@ export interface Plan {
   readonly peers: readonly Way[]
   readonly emulation: Emulation
   readonly requests: number
-  /** Beside a first one, which warms up and is left out. */
+  /** Beside a first one of WARM_UP requests or more, which is left out. */
   readonly runs: number
   readonly connections: number
   readonly ending: AbortSignal
@@ -25,6 +25,9 @@ export interface WayRuns {
   readonly emulation: number[]
 }
 
+/** V8 has compiled the Worker by then: a Muster that is just started takes 1.3 times the CPU. */
+export const WARM_UP = 1600
+
 /** A way of a peer that fails is left out from then on; one of Muster's throws. */
 export async function measureRounds(plan: Plan): Promise<{ measured: WayRuns[]; missing: Missing[] }> {
   const { muster, peers, emulation, requests, runs, connections, ending, say } = plan
@@ -32,16 +35,17 @@ export async function measureRounds(plan: Plan): Promise<{ measured: WayRuns[]; 
   let measured = [...muster, ...peers].map((way): WayRuns => ({ way, runs: [], emulation: [] }))
   for (let round = 0; round <= runs; round++) {
     say(round === 0 ? 'warming up' : `run ${round} of ${runs}`)
+    const count = round === 0 ? Math.max(WARM_UP, requests) : requests
     const costs = new Map<Way, number>()
     for (const way of muster) {
       ending.throwIfAborted()
       const alike = muster.find(({ kind }) => kind === way.kind) ?? way
-      costs.set(way, costs.get(alike) ?? (await emulation.measure(way.kind, requests)))
+      costs.set(way, costs.get(alike) ?? (await emulation.measure(way.kind, count)))
     }
     for (const one of measured) {
       const { way } = one
       try {
-        const run = await measure(way, await way.prepare(requests), connections, ending)
+        const run = await measure(way, await way.prepare(count), connections, ending)
         if (round === 0) continue
         one.runs.push(run)
         one.emulation.push(costs.get(way) ?? 0)

@@ -13,7 +13,7 @@ import { findProgram, versionOf } from './find.ts'
 import { startMuster } from './muster.ts'
 import type { Missing, Way } from './product.ts'
 import { type Comparison, goalsOf, reportsOf } from './report.ts'
-import { measureRounds } from './rounds.ts'
+import { measureRounds, WARM_UP } from './rounds.ts'
 import { PEERS } from './table.ts'
 import { textOf } from './text.ts'
 
@@ -64,7 +64,7 @@ async function compare(named: readonly string[], { json, requests, runs }: Optio
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
   const { ways, programs, missing } = await startPeers(named, folder)
   say('starting Muster')
-  const muster = await startMuster(requests * (runs + 1) * 2, ending)
+  const muster = await startMuster((Math.max(WARM_UP, requests) + requests * runs) * 2, ending)
   closing.push(muster.stop)
   say('recording what Muster asks of D1')
   const emulation = await startEmulation(CONNECTIONS, ending)

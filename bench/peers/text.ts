@@ -16,7 +16,7 @@ export function textOf({ ways, missing, goals, programs, ...about }: Comparison)
     '',
     ...Object.entries(programs).map(([name, program]) => `${name}: ${program}`),
     `${about.cpu}, ${about.cores} cores; load average ${loads(before)} before, ${loads(after)} after`,
-    `${about.requests} certificates a run, ${about.connections} at a time; ${about.runs} runs after one to warm up`,
+    `${about.requests} certificates a run, ${about.connections} at a time; ${about.runs} runs after a longer one to warm up`,
   ].join('\n')
 }
 
