@@ -73,25 +73,31 @@ export async function sharersOf(
   return found.map(([id]) => id)
 }
 
-/** What an enrollment's object keeps up to date; `issuer` is that of the newest certificate. */
+/**
+ * What an enrollment's object keeps up to date; `issuer` is that of the newest certificate. Gives whether the enrollment
+ * is on record here.
+ */
 export async function updateFleetRow(
   db: Queries,
   row: Pick<EnrollmentRow, 'enrollmentId' | 'seenAt' | 'connected' | 'instanceId' | 'agent' | 'liveUntil' | 'issuer'>,
-): Promise<void> {
-  await db.values(sql`UPDATE enrollment SET seen_at = ${row.seenAt}, connected = ${row.connected ? 1 : 0},
+): Promise<boolean> {
+  const updated =
+    await db.values(sql`UPDATE enrollment SET seen_at = ${row.seenAt}, connected = ${row.connected ? 1 : 0},
     instance_id = ${row.instanceId}, agent = ${row.agent}, live_until = ${row.liveUntil}, newest_issuer = ${row.issuer}
-    WHERE id = ${row.enrollmentId}`)
+    WHERE id = ${row.enrollmentId} RETURNING id`)
+  return updated.length > 0
 }
 
-/** The first reason stays. */
+/** The first reason stays. Gives whether one of them had not ended here. */
 export async function updateEnded(
   db: Queries,
   ids: readonly string[],
   reason: string,
   at: EpochSeconds,
-): Promise<void> {
-  await db.values(sql`UPDATE enrollment SET ended_at = ${at}, ended_reason = ${reason}, connected = 0
-    WHERE ${inList(enrollment.enrollmentId, ids)} AND ended_at IS NULL`)
+): Promise<boolean> {
+  const updated = await db.values(sql`UPDATE enrollment SET ended_at = ${at}, ended_reason = ${reason}, connected = 0
+    WHERE ${inList(enrollment.enrollmentId, ids)} AND ended_at IS NULL RETURNING id`)
+  return updated.length > 0
 }
 
 /** As one parameter in JSON, since D1 takes at most 100 parameters in a statement. */
