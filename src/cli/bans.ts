@@ -156,11 +156,17 @@ async function bans(options: SharedOptions): Promise<void> {
   const { withDatabases } = await import('./store/database.ts')
   const { countNamed, listBans } = await import('../worker/store/bans.ts')
   const rows = await withDatabases(options, async ({ all }) => {
-    const listed = merged((await Promise.all(all.map(listBans))).flat())
+    const listed = merged(await Promise.all(all.map(listBans)))
     const count = async (row: BanRow) => total(await Promise.all(all.map((db) => countNamed(db, row, now))))
     return Promise.all(listed.map(async (row) => ({ ...toJson(row), runners: await count(row) })))
   })
-  print(options, rows, () => (rows.length === 0 ? `nobody is banned in ${state}` : table(HEADERS, rows.map(cellsOf))))
+  print(options, rows, () =>
+    rows.length === 0
+      ? `nobody is banned in ${state}`
+      : [table(HEADERS, rows.map(cellsOf)), ...rows.filter(({ everywhere }) => !everywhere).map(missingText)].join(
+          '\n',
+        ),
+  )
 }
 
 async function drain(options: TargetOptions): Promise<void> {
@@ -186,25 +192,35 @@ async function drain(options: TargetOptions): Promise<void> {
   )
 }
 
+interface ListedBan extends BanRow {
+  /** Whether every database has it. */
+  readonly everywhere: boolean
+}
+
 /** Each ban once, oldest first. Every shard has a copy; tunnels are closed once they are in all. */
-function merged(rows: readonly BanRow[]): BanRow[] {
-  const bans = Map.groupBy(rows, ({ kind, value }) => `${kind} ${value}`)
+function merged(lists: readonly (readonly BanRow[])[]): ListedBan[] {
+  const bans = Map.groupBy(lists.flat(), ({ kind, value }) => `${kind} ${value}`)
   const newest = [...bans.values()].flatMap((copies) => {
     const [last] = copies.toSorted((a, b) => b.createdAt - a.createdAt)
-    const unswept = copies.find(({ sweptAt }) => sweptAt === null)
-    return last === undefined ? [] : [unswept === undefined ? last : { ...last, sweptAt: null }]
+    const everywhere = copies.length === lists.length
+    const closed = everywhere && copies.every(({ sweptAt }) => sweptAt !== null)
+    return last === undefined ? [] : [{ ...last, sweptAt: closed ? last.sweptAt : null, everywhere }]
   })
   return newest.sort((a, b) => a.createdAt - b.createdAt)
 }
 
-const toJson = ({ kind, value, note, createdAt, sweptAt }: BanRow) => ({
+const toJson = ({ kind, value, note, createdAt, sweptAt, everywhere }: ListedBan) => ({
   kind,
   value,
   note,
   createdAt: rfc3339(createdAt),
   /** When the tunnels of all runners that it names had been closed; null: not yet. */
   tunnelsClosedAt: sweptAt === null ? null : rfc3339(sweptAt),
+  everywhere,
 })
+
+const missingText = ({ kind, value }: Pick<ListedBan, 'kind' | 'value'>): string =>
+  `the ban of ${kind} ${value} is not in every database, so the tenants of some are not held to it: ban again`
 
 const HEADERS = ['SINCE', 'KIND', 'VALUE', 'LIVE ENROLLMENTS', 'TUNNELS CLOSED', 'NOTE']
 const cellsOf = (row: ReturnType<typeof toJson> & { readonly runners: number }) => [

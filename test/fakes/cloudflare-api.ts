@@ -24,6 +24,8 @@ export interface FakeApi {
   readonly accounts: { id: string; name: string }[]
   /** Bodies of the statements that came. */
   readonly statements: { readonly sql: string; readonly params: readonly unknown[] }[]
+  /** Runs a statement on these databases behind the API. */
+  readonly run: (ids: readonly string[], sql: string) => void
   readonly close: () => Promise<void>
 }
 
@@ -75,6 +77,9 @@ export async function serveCloudflareApi(): Promise<FakeApi> {
     away,
     accounts,
     statements,
+    run: (ids, sql) => {
+      for (const id of ids) opened.get(id)?.exec(sql)
+    },
     close: async () => {
       await closeServer(server)
       for (const sqlite of opened.values()) sqlite.close()

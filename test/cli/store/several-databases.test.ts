@@ -195,6 +195,23 @@ describe('a deployed database that is away', () => {
       expect.objectContaining({ value: enrollmentId, runners: 1 }),
     )
   })
+
+  test('does not look banned and swept where the ban never got to it', async () => {
+    api.away.add(api.database)
+    const ban = ['--runner-id', 'build-8', '--remote']
+    expect(await refused('ban', ...ban)).toContain('the database DB: the database is away')
+    api.away.delete(api.database)
+    api.run(api.otherDatabases, "UPDATE ban SET swept_at = created_at WHERE value = 'build-8'")
+    const listed = async () =>
+      (await printed('bans', '--remote')).find((row: { value: string }) => row.value === 'build-8')
+    expect(await listed()).toMatchObject({ everywhere: false, tunnelsClosedAt: null })
+    expect((await muster(['bans', '--remote'])).stdout).toContain(
+      '\nthe ban of runner-id build-8 is not in every database, so the tenants of some are not held to it: ban again\n',
+    )
+    await printed('ban', ...ban)
+    expect(await listed()).toMatchObject({ everywhere: true })
+    await printed('unban', ...ban)
+  })
 })
 
 test('a command names the deployed database that it wrote to, and one on all names all', async () => {
