@@ -2,9 +2,10 @@
 // and enrollments that ended long ago, and refreshes key sets.
 
 import type { Reason } from '../../protocol/reasons.ts'
-import { type EpochSeconds, hours, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
+import { type EpochSeconds, hours, seconds, subtractSeconds, toEpochSeconds } from '../../protocol/time.ts'
 import type { Ban, BanList } from '../../trust/bans.ts'
 import type { EnrollmentObject } from '../fleet/enrollment-object.ts'
+import { inTime } from '../store/ban-cache.ts'
 import {
   bansToCopy,
   enrollmentsToCut,
@@ -15,6 +16,7 @@ import {
   markDrained,
   markSwept,
   revokedEnrollments,
+  type SweptBan,
   unsweptBans,
 } from '../store/bans.ts'
 import type { WorkerDatabase } from '../store/d1.ts'
@@ -57,105 +59,137 @@ async function cleanUp({ clock, trust, shards, refreshKeySets }: Dependencies, a
   const before = subtractSeconds(toEpochSeconds(clock()), KEPT)
   const { rows, parts } = DEAD_ENROLLMENTS
   const bounds = { rows, parts: Math.min(parts, Math.floor(PARTS_A_RUN / shards.all.length)) }
-  for (const { database } of shards.all) {
-    await attempt(async () => {
-      await pruneEvents(database, before)
-      await deleteDeadEnrollments(database, before, bounds)
-    })
-  }
+  // At once: one that does not answer must not keep the job from the others.
+  await Promise.all(
+    shards.all.map(({ database }) =>
+      attempt(async () => {
+        await pruneEvents(database, before)
+        await deleteDeadEnrollments(database, before, bounds)
+      }),
+    ),
+  )
 }
 
-/** A run of a Worker may make 1,000 calls, some of them to the database. The runners left over come first in the next run. */
+/** A run of a Worker may make so many calls, to objects and databases. */
+const CALLS_A_RUN = 1000
+/** The runners left over come first in the next run. */
 const RUNNERS_A_RUN = 800
-/** Of all shards together. Each takes three calls to the database at most. */
+/** Of each shard. Each takes a call to the database. */
 const BANS_A_RUN = 50
+/** Of all shards together. Each ban is in all of them. */
+const BAN_CALLS_A_RUN = 400
 /** Calls to the database of each shard beside those. */
-const CALLS_A_SHARD = 8
+const CALLS_A_SHARD = 12
 const AT_ONCE = 50
 
 async function sweepRunners(deps: Dependencies, attempt: Attempt): Promise<void> {
   const { all } = deps.shards
   const now = toEpochSeconds(deps.clock())
-  const room = RUNNERS_A_RUN - CALLS_A_SHARD * (all.length - 1)
-  // Read anew: the isolate's list may be older than the ban.
-  const lists = await Promise.all(all.map(({ database }) => attempt(() => loadBanList(database, now))))
-  const bans = Math.floor(BANS_A_RUN / all.length)
-  const cuts = all.map(async ({ database }, i) => {
-    const list = lists[i]
-    return (list && (await attempt(() => cutsOf(database, list, now, { runners: room, bans })))) ?? []
-  })
-  const left = room - (await checkCutOff(deps, (await Promise.all(cuts)).flat(), room, attempt))
-  if (left > 0) await drainRunners(deps, left, attempt)
-  await copyBans(all, lists, now, attempt)
+  const most = Math.min(BANS_A_RUN, Math.floor(BAN_CALLS_A_RUN / all.length))
+  const asked = await Promise.all(all.map(({ database }) => attempt(() => askShard(database, now, most))))
+  const sweeps = asked.filter((one) => one !== null)
+  const banCalls = sweeps.reduce((sum, { bans }) => sum + bans.length, 0)
+  const room = Math.min(RUNNERS_A_RUN, CALLS_A_RUN - CALLS_A_SHARD * all.length - banCalls)
+  const cuts = await Promise.all(sweeps.map((sweep) => attempt(() => cutsOf(sweep, now, room))))
+  const called = await checkCutOff(
+    deps,
+    cuts.filter((some) => some !== null),
+    room,
+    attempt,
+  )
+  if (called < room) await drainRunners(deps, sweeps, room - called, attempt)
+  await copyBans(all[0].database, sweeps, now, attempt)
 }
 
-/** Enrollments to check for one cause. */
-interface Cut {
+/** A shard that answers, in this run. */
+interface ShardSweep {
+  readonly database: WorkerDatabase
   readonly list: BanList
-  readonly ids: readonly string[]
-  /** Records what the enrollments that were checked have answered, by their id. */
-  readonly record: (answers: ReadonlyMap<string, Reason | null>) => Promise<void>
+  /** Those whose enrollments have not all been checked. */
+  readonly bans: readonly SweptBan[]
+}
+
+/** How long the other shards wait for one that is silent. A slow one answers. */
+const PATIENCE = seconds(10)
+
+/** The list is read anew: that of the isolate may be older than the ban. */
+async function askShard(database: WorkerDatabase, now: EpochSeconds, most: number): Promise<ShardSweep> {
+  const [list, bans] = await inTime(Promise.all([loadBanList(database, now), unsweptBans(database, most)]), PATIENCE)
+  return { database, list, bans }
 }
 
 /** What is to be checked in a shard. */
-async function cutsOf(
-  database: WorkerDatabase,
-  list: BanList,
-  now: EpochSeconds,
-  { runners, bans }: { readonly runners: number; readonly bans: number },
-): Promise<Cut[]> {
-  const cuts: Cut[] = [
-    {
-      list,
-      ids: await revokedEnrollments(database, now, runners),
-      record: async (answers) => {
-        for (const [reason, ids] of endsOf(answers)) await updateEnded(database, ids, reason, now)
-      },
+interface ShardCuts {
+  readonly list: BanList
+  /** Enrollments to check, for one cause each. */
+  readonly causes: readonly (readonly string[])[]
+  /** Records what the enrollments that were checked have answered, by their id, for each cause. */
+  readonly record: (answers: readonly ReadonlyMap<string, Reason | null>[]) => Promise<void>
+}
+
+async function cutsOf({ database, list, bans }: ShardSweep, now: EpochSeconds, runners: number): Promise<ShardCuts> {
+  const revoked = await revokedEnrollments(database, now, runners)
+  const named: string[][] = []
+  for (const ban of bans) named.push(await enrollmentsToCut(database, ban, now, runners))
+  return {
+    list,
+    causes: [revoked, ...named],
+    record: async ([ofRevoked, ...ofBans]) => {
+      for (const [reason, ids] of endsOf(ofRevoked ?? new Map())) await updateEnded(database, ids, reason, now)
+      const checked = ofBans.flatMap((answers) => [...answers.keys()])
+      await markCut(database, checked, now)
+      // None is left of those that the ban names.
+      const isLast = (ids: readonly string[], i: number) => ofBans[i]?.size === ids.length && ids.length < runners
+      const last = bans.filter((_, i) => isLast(named[i] ?? [], i))
+      await markSwept(database, last, now)
     },
-  ]
-  for (const ban of await unsweptBans(database, bans)) {
-    const ids = await enrollmentsToCut(database, ban, now, runners)
-    const record: Cut['record'] = async (answers) => {
-      await markCut(database, [...answers.keys()], now)
-      const isLast = answers.size === ids.length && ids.length < runners
-      if (isLast) await markSwept(database, ban, now)
-    }
-    cuts.push({ list, ids, record })
   }
-  return cuts
 }
 
 /** Has the objects of revoked and banned runners check their enrollments. Gives how many were called. */
-async function checkCutOff(deps: Dependencies, cuts: readonly Cut[], room: number, attempt: Attempt): Promise<number> {
+async function checkCutOff(
+  deps: Dependencies,
+  shards: readonly ShardCuts[],
+  room: number,
+  attempt: Attempt,
+): Promise<number> {
   const shares = fairShares(
-    cuts.map(({ ids }) => ids.length),
+    shards.flatMap(({ causes }) => causes.map((ids) => ids.length)),
     room,
   )
-  let called = 0
-  for (const [i, { list, ids, record }] of cuts.entries()) {
-    const some = ids.slice(0, shares[i])
-    const answers = await callObjects(
-      deps,
-      some,
-      (id) => id,
-      (runner) => runner.check(list),
-    )
+  let cause = 0
+  for (const { list, causes, record } of shards) {
+    const answers: Map<string, Reason | null>[] = []
+    for (const ids of causes) {
+      const some = ids.slice(0, shares[cause++])
+      answers.push(
+        await callObjects(
+          deps,
+          some,
+          (id) => id,
+          (runner) => runner.check(list),
+        ),
+      )
+    }
     await attempt(() => record(answers))
-    called += some.length
   }
-  return called
+  return shares.reduce((sum, share) => sum + share, 0)
 }
 
-async function drainRunners(deps: Dependencies, room: number, attempt: Attempt): Promise<void> {
-  const { all } = deps.shards
+async function drainRunners(
+  deps: Dependencies,
+  sweeps: readonly ShardSweep[],
+  room: number,
+  attempt: Attempt,
+): Promise<void> {
   const asked = await Promise.all(
-    all.map(async ({ database }) => (await attempt(() => enrollmentsToDrain(database, room))) ?? []),
+    sweeps.map(async ({ database }) => (await attempt(() => enrollmentsToDrain(database, room))) ?? []),
   )
   const shares = fairShares(
     asked.map((some) => some.length),
     room,
   )
-  for (const [i, { database }] of all.entries()) {
+  for (const [i, { database }] of sweeps.entries()) {
     const some = asked[i]?.slice(0, shares[i]) ?? []
     const drained = await callObjects(
       deps,
@@ -169,18 +203,18 @@ async function drainRunners(deps: Dependencies, room: number, attempt: Attempt):
 
 /** Every ban is in all shards. One that is new gets those of shard 0, and so does one that `muster ban` did not reach. */
 async function copyBans(
-  [first, ...others]: Dependencies['shards']['all'],
-  [source, ...lists]: readonly (BanList | null)[],
+  first: WorkerDatabase,
+  sweeps: readonly ShardSweep[],
   now: EpochSeconds,
   attempt: Attempt,
 ): Promise<void> {
-  for (const [i, { database }] of others.entries()) {
-    const list = lists[i]
-    if (!source || !list) continue
+  const source = sweeps.find(({ database }) => database === first)
+  if (source === undefined) return
+  for (const { database, list } of sweeps) {
     const there = new Set(list.bans.map(nameOf))
     const lacks = (ban: Ban) => !there.has(nameOf(ban))
-    if (!source.bans.some(lacks)) continue
-    await attempt(async () => insertCopies(database, (await bansToCopy(first.database)).filter(lacks), now))
+    if (!source.list.bans.some(lacks)) continue
+    await attempt(async () => insertCopies(database, (await bansToCopy(first)).filter(lacks), now))
   }
 }
 

@@ -34,7 +34,7 @@ export function keepBanList(
 
   async function read(now: EpochSeconds): Promise<void> {
     try {
-      kept = await inTime(load(now))
+      kept = await inTime(load(now), FETCH_TIMEOUT)
       failedAt = null
     } catch (error) {
       failedAt = now
@@ -58,11 +58,11 @@ export function keepBanList(
   }
 }
 
-/** Rejects where the database does not answer within `FETCH_TIMEOUT`. */
-async function inTime<T>(work: Promise<T>): Promise<T> {
+/** Rejects where the database does not answer within `patience`. */
+export async function inTime<T>(work: Promise<T>, patience: Seconds): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | null = null
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer in time')), toMilliseconds(FETCH_TIMEOUT))
+    timer = setTimeout(() => reject(new Error('no answer in time')), toMilliseconds(patience))
   })
   try {
     return await Promise.race([work, late])

@@ -165,11 +165,16 @@ export async function markCut(db: Queries, ids: readonly string[], now: EpochSec
   )
 }
 
-/** Records that no enrollment is left to check, unless some were checked while lists from before the ban were in use. */
-export async function markSwept(db: Queries, row: SweptBan, now: EpochSeconds): Promise<void> {
-  if (now < addSeconds(row.createdAt, LISTS_ARE_FRESH)) return
-  await db.values(sql`UPDATE ban SET swept_at = ${now}
-    WHERE kind = ${row.kind} AND value = ${row.value} AND created_at = ${row.createdAt}`)
+/**
+ * Records that no enrollment is left to check for these bans, unless some were checked while lists from before the ban
+ * were in use.
+ */
+export async function markSwept(db: Queries, bans: readonly SweptBan[], now: EpochSeconds): Promise<void> {
+  const swept = bans.filter(({ createdAt }) => now >= addSeconds(createdAt, LISTS_ARE_FRESH))
+  if (swept.length === 0) return
+  const keys = JSON.stringify(swept.map(({ kind, value, createdAt }) => [kind, value, createdAt]))
+  await db.values(sql`UPDATE ban SET swept_at = ${now} WHERE (kind, value, created_at) IN
+    (SELECT one.value ->> 0, one.value ->> 1, one.value ->> 2 FROM json_each(${keys}) AS one)`)
 }
 
 /** Marks live enrollments to be drained; their ids. */
