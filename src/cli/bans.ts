@@ -220,7 +220,7 @@ const toJson = ({ kind, value, note, createdAt, sweptAt, everywhere }: ListedBan
 })
 
 const missingText = ({ kind, value }: Pick<ListedBan, 'kind' | 'value'>): string =>
-  `the ban of ${kind} ${value} is not in every database, so the tenants of some are not held to it: ban again`
+  `the ban of ${kind} ${value} is not in every database, so the tenants of some are not held to it: ban again, or unban`
 
 const HEADERS = ['SINCE', 'KIND', 'VALUE', 'LIVE ENROLLMENTS', 'TUNNELS CLOSED', 'NOTE']
 const cellsOf = (row: ReturnType<typeof toJson> & { readonly runners: number }) => [

@@ -206,7 +206,7 @@ describe('a deployed database that is away', () => {
       (await printed('bans', '--remote')).find((row: { value: string }) => row.value === 'build-8')
     expect(await listed()).toMatchObject({ everywhere: false, tunnelsClosedAt: null })
     expect((await muster(['bans', '--remote'])).stdout).toContain(
-      '\nthe ban of runner-id build-8 is not in every database, so the tenants of some are not held to it: ban again\n',
+      '\nthe ban of runner-id build-8 is not in every database, so the tenants of some are not held to it: ban again, or unban\n',
     )
     await printed('ban', ...ban)
     expect(await listed()).toMatchObject({ everywhere: true })
