@@ -31,6 +31,18 @@ test('a broken trust file stops it with every mistake named', async () => {
   expect(stderr).toContain(`${trust}:3:1: `)
 })
 
+test('a tenant in a database that is not bound stops it, with the binding named', async () => {
+  const trust = join(scratch, 'unbound.yaml')
+  writeFileSync(trust, 'tenants:\n  - slug: acme\n    shard: 2\n')
+  const where = ['--persist-to', join(scratch, 'unbound'), '--port', '0', '--tls-port', '0']
+  expect(await spawnMuster(['dev', '--trust', trust, ...where])).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr:
+      'muster: the tenant acme is in the database DB_2, which wrangler.toml does not bind: see muster trust check\n',
+  })
+})
+
 test.each([
   [['--port', '65536'], '"65536"'],
   [['--var', 'novalue'], '"novalue"'],

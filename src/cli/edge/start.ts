@@ -5,6 +5,7 @@ import type { Server } from 'node:http'
 import { join } from 'node:path'
 import { closeServer, listen } from '../../node/server.ts'
 import type { CompiledTrust } from '../../trust/compiled.ts'
+import { bindingOf } from '../../trust/shards.ts'
 import { CommandError } from '../operator/command.ts'
 import { bundle } from './bundle.ts'
 import { developmentCa, serverCertificate } from './certificates.ts'
@@ -86,6 +87,7 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
     bundle(options.entry ?? join(PROJECT, 'src/worker/dev.ts'), ending),
     developmentCa(state),
   ])
+  refuseUnbound(options.trust, shardsIn(project))
   const runtime = await startRuntime(state, {
     project,
     script,
@@ -108,6 +110,15 @@ async function start(options: EdgeOptions, closing: (() => unknown)[]): Promise<
   const url = `http://127.0.0.1:${port}`
   closing.push(runCrons(project.crons, (cron) => runScheduled(url, cron)))
   return { url, tlsUrl: `https://127.0.0.1:${tlsPort}`, caFile: certificate.caFile }
+}
+
+/** Such a Worker would refuse every runner. */
+function refuseUnbound({ shards }: CompiledTrust, bound: readonly number[]): void {
+  const missing = shards.find(({ shard }) => !bound.includes(shard))
+  if (missing === undefined) return
+  throw new CommandError(
+    `the tenant ${missing.tenant} is in the database ${bindingOf(missing.shard)}, which wrangler.toml does not bind: see muster trust check`,
+  )
 }
 
 /** The values of all of them; rejects at once where the signal fires first. */
