@@ -94,13 +94,13 @@ const faultOf = (error: unknown): unknown =>
 /** Each minute the Worker copies bans of shard 0 to the others, so it comes first. */
 async function writeEach<T>([first, ...others]: Databases['all'], write: (db: Database) => Promise<T>): Promise<T[]> {
   const written = [...(await Promise.allSettled([write(first)])), ...(await Promise.allSettled(others.map(write)))]
-  const failed = written.find((one) => one.status === 'rejected')
-  if (failed === undefined) return written.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
-  const fault = faultOf(failed.reason)
-  if (others.length === 0 || !(fault instanceof CommandError)) throw fault
-  throw new CommandError(
-    `${fault.message} (it is written to the databases that answer: repeat the command once all do)`,
-  )
+  const faults = written.flatMap((one) => (one.status === 'rejected' ? [faultOf(one.reason)] : []))
+  const [fault] = faults
+  if (fault === undefined) return written.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  const bug = faults.find((one) => !(one instanceof CommandError))
+  if (bug !== undefined || others.length === 0) throw bug ?? fault
+  const where = faults.length === written.length ? 'no database took it' : 'it is written to the databases that answer'
+  throw new CommandError(`${faults.map(messageOf).join('; ')} (${where}: repeat the command once all do)`)
 }
 
 /** A statement that fails is one line for the operator: what the database said, without the statement's values. */

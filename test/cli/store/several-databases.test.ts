@@ -196,6 +196,21 @@ describe('a deployed database that is away', () => {
     )
   })
 
+  test('is named beside every other one that is away, and that none took it is said', async () => {
+    const ban = ['ban', '--runner-id', 'build-9', '--remote']
+    const away = (binding: string) => `the database ${binding}: the database is away`
+    for (const id of api.otherDatabases) api.away.add(id)
+    expect(await refused(...ban)).toBe(
+      `muster: ${away('DB_1')}; ${away('DB_2')} (it is written to the databases that answer: repeat the command once all do)\n`,
+    )
+    api.away.add(api.database)
+    expect(await refused(...ban)).toBe(
+      `muster: ${away('DB')}; ${away('DB_1')}; ${away('DB_2')} (no database took it: repeat the command once all do)\n`,
+    )
+    api.away.clear()
+    await printed('unban', '--runner-id', 'build-9', '--remote')
+  })
+
   test('does not look banned and swept where the ban never got to it', async () => {
     api.away.add(api.database)
     const ban = ['--runner-id', 'build-8', '--remote']
