@@ -277,6 +277,33 @@ test('a ban in the database of the tenant refuses enrollment, renewal and connec
   await env.SHARD_2.exec('DELETE FROM ban')
 })
 
+test.each(['runner-id', 'identity', 'token', 'enrollment'] as const)(
+  'a ban by %s, which names no tenant, holds in a database while the others are away',
+  async (kind) => {
+    const { token, id } = await minted('initech', 'runner', 'build-77')
+    const identity = await muster.enroll({ mode: 'runner-token', token })
+    const value = { 'runner-id': 'build-77', identity: id, token: id, enrollment: identity.enrollmentId }[kind]
+    for (const tenant of TENANTS) await insertBan(dbOf(tenant), { kind, value, note: null, createdAt: now() })
+    goAway('acme')
+    goAway('globex')
+    deployment.advance(31)
+    expect(await muster.renew(identity)).toMatchObject({ status: 403 })
+    await expect(connect(muster, identity)).rejects.toThrow('"banned"')
+    expect(await post(token, 'runner-token')).toMatchObject({ status: kind === 'enrollment' ? 200 : 403 })
+    expect((await name(token)).status).toBe(kind === 'enrollment' ? 200 : 403)
+    for (const database of Object.values(databases)) await database.exec('DELETE FROM ban').catch(() => {})
+  },
+)
+
+test('an isolate that never read the bans of a database lets none of its tenants in while that is away', async () => {
+  const [here, there] = [await enrolled('globex'), await enrolled('initech')]
+  goAway('initech')
+  const fresh = musterUnder(issuer, root, [], others)
+  expect(await fresh.renew(there)).toMatchObject({ status: 503 })
+  await expect(connect(fresh, there)).rejects.toThrow('upstream_unavailable')
+  expect(await fresh.renew(here)).toMatchObject({ status: 200 })
+})
+
 test('the job of each hour deletes old events in every database', async () => {
   const ids = await Promise.all(TENANTS.map(async (tenant) => (await enrolled(tenant)).enrollmentId))
   const stored = () =>
