@@ -4,7 +4,7 @@ import { refuse } from '../protocol/refusals.ts'
 import { ok } from '../protocol/result.ts'
 import { type Clock, systemClock } from '../protocol/time.ts'
 import type { CompiledTrust } from '../trust/compiled.ts'
-import type { Shards } from '../trust/shards.ts'
+import { shardOf } from '../trust/shards.ts'
 import { makeAttestors } from './attestors/registry.ts'
 import { type Authority, loadAuthority } from './ca/authority.ts'
 import { bundleHash } from './ca/bundle.ts'
@@ -15,7 +15,7 @@ import type { Dependencies } from './enrollment/dependencies.ts'
 import { makeKeptSignatures } from './enrollment/kept-signatures.ts'
 import { namedAccessKey, provenAccessKey } from './enrollment/rate-limit.ts'
 import { runCron } from './enrollment/sweep.ts'
-import { type Env, limiterOf, missingBindings, shardsOfEnv } from './env.ts'
+import { boundShards, databaseOfShard, type Env, limiterOf, missingBindings, shardsOfEnv } from './env.ts'
 import { enrollmentObjectWith } from './fleet/enrollment-object.ts'
 import type { EnrollmentSources } from './fleet/fleet-row.ts'
 import { makeApp } from './http/app.ts'
@@ -23,7 +23,8 @@ import { DIRECTORY_NAME, keyDirectoryOf } from './keysets/key-directory.ts'
 import { makeKeySets } from './keysets/lookup.ts'
 import { SEALING_PURPOSE } from './keysets/snapshot.ts'
 import { beginEnrollment } from './store/beginning.ts'
-import { openDatabase, type WorkerDatabase } from './store/d1.ts'
+import { openDatabase } from './store/d1.ts'
+import type { Queries } from './store/db.ts'
 import { updateEnded, updateFleetRow } from './store/enrollments.ts'
 import { makeRefusalCap } from './store/refusal-cap.ts'
 import { openShard } from './store/shard.ts'
@@ -139,28 +140,25 @@ function makeDependencies(env: Env, trust: CompiledTrust, development: Developme
 }
 
 function enrollmentSourcesOf(env: Env, trust: CompiledTrust, clock: Clock): EnrollmentSources {
-  const open = () => shardsOfEnv(env, trust, openDatabase)
+  /**
+   * In the shard of the tenant. A tenant that the trust file moved has its older enrollments in another: without their
+   * rows kept up to date there, a ban or a revocation would take them for over.
+   */
+  async function updateWhereRecorded(tenant: string, update: (database: Queries) => Promise<boolean>): Promise<void> {
+    const updateIn = (shard: number) => update(openDatabase(databaseOfShard(env, shard)))
+    const own = shardOf(trust.shards, tenant)
+    if (await updateIn(own)) return
+    await Promise.all(boundShards(env).map((shard) => (shard === own ? null : updateIn(shard))))
+  }
   return {
     trust,
     clock,
-    begin: ({ enrollmentId, tenant }, now) => beginEnrollment(open().of(tenant).d1, enrollmentId, now),
-    updateRow: (tenant, row) => updateWhereRecorded(open(), tenant, (database) => updateFleetRow(database, row)),
+    begin: ({ enrollmentId, tenant }, now) =>
+      beginEnrollment(databaseOfShard(env, shardOf(trust.shards, tenant)), enrollmentId, now),
+    updateRow: (tenant, row) => updateWhereRecorded(tenant, (database) => updateFleetRow(database, row)),
     recordEnd: ({ enrollmentId, tenant }, reason, at) =>
-      updateWhereRecorded(open(), tenant, (database) => updateEnded(database, [enrollmentId], reason, at)),
+      updateWhereRecorded(tenant, (database) => updateEnded(database, [enrollmentId], reason, at)),
   }
-}
-
-/**
- * In the shard of the tenant. A tenant that the trust file moved has its older enrollments in another: without their rows
- * kept up to date there, a ban or a revocation would take them for over.
- */
-async function updateWhereRecorded(
-  { all, of }: Shards<WorkerDatabase>,
-  tenant: string,
-  update: (database: WorkerDatabase) => Promise<boolean>,
-): Promise<void> {
-  const own = of(tenant)
-  if (!(await update(own))) await Promise.all(all.filter((database) => database !== own).map(update))
 }
 
 /** How long a location may go on reading a replaced entry. KV allows no less. */

@@ -1,7 +1,7 @@
 // The Worker's environment: the bindings of wrangler.toml and the secrets of `wrangler secret put`.
 
 import type { CompiledTrust } from '../trust/compiled.ts'
-import { bindingOf, openShards, type Shards, shardOf, shardsOf } from '../trust/shards.ts'
+import { bindingOf, openShards, type Shards, shardsOf } from '../trust/shards.ts'
 import type { Rate } from './enrollment/rate-limit.ts'
 import type { EnrollmentObject } from './fleet/enrollment-object.ts'
 import type { KeyDirectory } from './keysets/key-directory.ts'
@@ -42,18 +42,18 @@ export function missingBindings(env: Env, { shards }: CompiledTrust): string[] {
 /** Undefined where the binding is missing, as `DB` is then: `missingBindings` says so. */
 export const databaseOfShard = (env: Env, shard: number): D1Database => Reflect.get(env, bindingOf(shard))
 
+/** The shards with a binding, in their order. */
+export const boundShards = (env: Env): number[] => shardsOf(Object.keys(env))
+
 /** `open`: of a shard's database, with the tenants that are in it. */
 export function shardsOfEnv<S>(
   env: Env,
   { shards, tenants }: CompiledTrust,
   open: (database: D1Database, tenants: readonly string[]) => S,
 ): Shards<S> {
-  return openShards(shardsOf(Object.keys(env)), shards, (shard) =>
-    open(
-      databaseOfShard(env, shard),
-      tenants.filter((tenant) => shardOf(shards, tenant) === shard),
-    ),
-  )
+  const places = new Map(shards.map(({ tenant, shard }) => [tenant, shard]))
+  const tenantsIn = Map.groupBy(tenants, (tenant) => places.get(tenant) ?? 0)
+  return openShards(boundShards(env), shards, (shard) => open(databaseOfShard(env, shard), tenantsIn.get(shard) ?? []))
 }
 
 export function limiterOf(env: Env, rate: Rate): RateLimit | undefined {
