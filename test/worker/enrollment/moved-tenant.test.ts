@@ -5,7 +5,7 @@ import { afterAll, expect, test } from 'vitest'
 import { countNamed, insertBan } from '../../../src/worker/store/bans.ts'
 import { findEnrollment } from '../../../src/worker/store/enrollments.ts'
 import { findEvent } from '../../../src/worker/store/events.ts'
-import { revokeToken } from '../../../src/worker/store/tokens.ts'
+import { insertToken, listTokens, revokeToken } from '../../../src/worker/store/tokens.ts'
 import { deployment } from '../../fakes/deployment.ts'
 import { enrollBody, makeRequester } from '../../fakes/requester.ts'
 import { connect, makeIssuers, mint, musterUnder, now, settled } from '../fleet/runners-fixture.ts'
@@ -93,4 +93,19 @@ test('a token in the old database is unknown, and an enrollment that was never u
     ]
     expect((here ?? there)?.reason).toMatch(/^(token_unknown|lineage_missing)$/)
   }
+})
+
+test('a token that was copied to the new database serves one key, and the copy in the old one is left alone', async () => {
+  inFirst()
+  const { token, id } = await mint('bootstrap', null, 'globex', env.DB)
+  const row = (await listTokens(first, 1000)).find((one) => one.id === id)
+  if (row === undefined) throw new Error('no token')
+  await insertToken(second, row)
+  const after = moved()
+  const bodies = await Promise.all(
+    Array.from({ length: 20 }, async () => enrollBody(await makeRequester(), { mode: 'bootstrap-token', token })),
+  )
+  const answers = await Promise.all(bodies.map((body) => after.post('/api/enroll', body)))
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
+  expect((await listTokens(first, 1000)).find((one) => one.id === id)).toMatchObject({ usedAt: null })
 })
